@@ -1,0 +1,3 @@
+module github.com/brellium/brellium-go
+
+go 1.25.0
