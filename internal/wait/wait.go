@@ -1,0 +1,81 @@
+// Package wait computes how long to wait before an attempt is repeated. It
+// knows no HTTP beyond the values of two headers, and no clock.
+package wait
+
+import (
+	"net/http"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// MaxRetryAfter is the longest wait that RetryAfter returns; a server
+	// that asks for more is clamped to it, so that no arithmetic on the wait
+	// can overflow.
+	MaxRetryAfter = 365 * 24 * time.Hour
+
+	backoffBase = 500 * time.Millisecond
+	backoffCap  = 20 * time.Second
+)
+
+// Backoff is full jitter: a wait between 0 and min(20 s, 0.5 s × 2^n), where n
+// counts the repeats so far and random is in [0, 1).
+func Backoff(n int, random float64) time.Duration {
+	limit := backoffCap
+	if n >= 0 && n < 6 {
+		limit = min(backoffCap, backoffBase<<n)
+	}
+	return time.Duration(random * float64(limit))
+}
+
+// RetryAfter reads the lines of a Retry-After header: whole or fractional
+// seconds, or an HTTP date in any of its three forms, which is counted from
+// the answer's own date where it has one (so that a wrong clock here does no
+// harm) and else from now. Of several lines the longest counts. It returns 0
+// where there is no usable value: none, zero, negative, past, or nonsense.
+func RetryAfter(lines []string, answerDate string, now time.Time) time.Duration {
+	var longest time.Duration
+	for _, line := range lines {
+		longest = max(longest, retryAfter(textproto.TrimString(line), answerDate, now))
+	}
+	return longest
+}
+
+func retryAfter(value, answerDate string, now time.Time) time.Duration {
+	if d, ok := Seconds(value); ok {
+		return d
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	if sent, err := http.ParseTime(answerDate); err == nil {
+		now = sent
+	}
+	return min(max(at.Sub(now), 0), MaxRetryAfter)
+}
+
+// Seconds reads a decimal number of seconds without a sign or an exponent,
+// clamped to MaxRetryAfter.
+func Seconds(value string) (time.Duration, bool) {
+	whole, fraction, dot := strings.Cut(value, ".")
+	if !digits(whole) || (dot && !digits(fraction)) {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(value, 64)
+	if err != nil || f >= MaxRetryAfter.Seconds() {
+		return MaxRetryAfter, true // all digits, so the number can only be too large
+	}
+	return time.Duration(f * float64(time.Second)), true
+}
+
+func digits(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
