@@ -1,0 +1,463 @@
+package pace
+
+import (
+	"math"
+	"time"
+)
+
+// What the server documents, and what is believed until answers say otherwise.
+const (
+	documentedRate  = 5.0   // tokens a second; no header tells it
+	documentedLimit = 100.0 // capacity; RateLimit-Limit tells it
+	maxLimit        = 1e6   // a limit beyond this is taken as this
+)
+
+// The settings. They come from some 2,400 random settings tried in a
+// simulation of the documented server, and the figures are flat around them.
+const (
+	probeEvery     = 250 * time.Millisecond // between probes: slower than the refill
+	maxProbes      = 8                      // outstanding probes
+	reserve        = 2.0                    // tokens left in the bucket while alone
+	firstWindow    = 2                      // attempts side by side when alone begins
+	idleAfter      = 10 * time.Second       // without a send, an answer or a waiter: what was known is stale
+	aloneAfter     = 10 * time.Second       // without a sign of others, before alone
+	aloneAnswers   = 4                      // answers without a sign of others, before alone
+	targetLeft     = 11.0                   // tokens that those who share leave in the bucket
+	targetInterval = 1.0                    // seconds; towards it everybody is drawn, which makes shares equal
+	pullGain       = 0.8                    // how strongly
+	errorGain      = 1.5                    // how strongly the interval answers to what remains
+	averaging      = 0.5                    // share of a new interval in the average
+	minInterval    = 0.1                    // seconds; bounds of the averaged interval
+	maxInterval    = 10.0
+	refusedStretch = 1.2   // the averaged interval grows by this on a refusal
+	smoothing      = 0.125 // share of a new round trip in the average
+)
+
+// Adaptive keeps in step with the server's bucket. Two ideas carry it.
+//
+// What remains according to the last answers, together with the log of its own
+// sends, bounds from both sides the tokens that the server will have once all
+// that is under way has arrived. "Nobody else is spending" can therefore be
+// checked rather than guessed, and while it holds, the bucket may be spent down
+// to a small reserve without any risk.
+//
+// While others spend, all clients see the same number of remaining tokens. Each
+// chooses its interval between sends by a law that depends on that number and
+// on its own interval alone, which makes the shared bucket the channel through
+// which they agree, however many they are.
+type Adaptive struct {
+	trusted bool   // the owner says that nobody else uses the bucket
+	share   *Fixed // a bound on its own rate, or nil
+
+	limit     float64       // capacity of the server's bucket
+	low, high float64       // bounds on the server's tokens less the attempts that have not reached it
+	at        time.Duration // time of the bounds
+	inFlight  int
+	ended     int  // ended attempts that may have spent a token
+	turns     int  // sends so far
+	single    bool // blocked: one at a time until an answer is not
+
+	mode       Mode
+	held       time.Duration // nothing is sent before
+	lastSend   time.Duration
+	active     time.Duration // last send, answer or departure of a waiter
+	waiting    bool          // somebody was told to wait
+	probes     int           // probes since probing began
+	wasAlone   bool          // probing began while alone: low is worth checking
+	window     int           // attempts side by side while alone
+	interval   float64       // averaged seconds between sends while shared; 0 before the first
+	next       time.Duration // earliest send while shared
+	left       float64       // what remained by the newest answer, -1 after a refusal
+	leftSent   time.Duration // when the request of that answer was sent
+	roundTrip  float64       // averaged seconds; 0 before the first
+	lastOther  time.Duration // last sign that others spend
+	consistent int           // answers since then
+	lastGain   time.Duration // last sign of more tokens than believed; 0 before the first
+	undo       undo
+}
+
+// undo is what a Cancel of the latest Send restores.
+type undo struct {
+	lastSend, next time.Duration
+	interval       float64
+}
+
+// AdaptiveConfig changes how an Adaptive behaves. The zero value is the default.
+type AdaptiveConfig struct {
+	// Trusted says that nobody else uses the bucket: there is no slow start.
+	Trusted bool
+	// Share bounds its own spending; nil means no bound.
+	Share *Fixed
+}
+
+// NewAdaptive returns a machine that knows nothing yet.
+func NewAdaptive(c AdaptiveConfig) *Adaptive {
+	return &Adaptive{
+		trusted: c.Trusted,
+		share:   c.Share,
+		limit:   documentedLimit,
+		high:    documentedLimit,
+	}
+}
+
+// Mode implements Machine.
+func (a *Adaptive) Mode() Mode { return a.mode }
+
+// advance moves the bounds to now. A bucket gains at most documentedRate a
+// second and never holds more than its limit, less what is under way for the
+// lower bound.
+func (a *Adaptive) advance(now time.Duration) {
+	if now <= a.at {
+		return
+	}
+	gain := documentedRate * inSeconds(now-a.at)
+	a.low += gain
+	a.high += gain
+	a.at = now
+	a.bound()
+}
+
+// bound restores what always holds of the bounds.
+func (a *Adaptive) bound() {
+	a.high = min(a.high, a.limit)
+	a.low = min(a.low, a.limit-float64(a.inFlight), a.high)
+}
+
+// Ready implements Machine.
+func (a *Adaptive) Ready(now time.Duration) time.Duration {
+	a.advance(now)
+	if !a.waiting && now-a.active > idleAfter {
+		a.wakeUp(now)
+	}
+	wait := max(a.ready(now), a.held-now)
+	if a.share != nil {
+		wait = max(wait, a.share.Ready(now))
+	}
+	a.waiting = wait > 0
+	return max(wait, 0)
+}
+
+// wakeUp forgets what is stale after a pause: others may have spent.
+func (a *Adaptive) wakeUp(now time.Duration) {
+	a.active = now
+	if a.mode == Probe {
+		return
+	}
+	if a.inFlight > 0 {
+		// An attempt has been under way all the time, and its answer may be
+		// too old to say anything, so there is no probing; start slowly.
+		a.window = min(a.window, a.inFlight+firstWindow)
+		return
+	}
+	a.wasAlone = a.mode == Alone
+	a.mode = Probe
+	a.probes = 0
+}
+
+// ready is Ready for the mode alone.
+func (a *Adaptive) ready(now time.Duration) time.Duration {
+	if a.single && a.inFlight > 0 {
+		return Never
+	}
+	switch a.mode {
+	case Probe:
+		switch {
+		case a.single:
+			return a.refilled(1)
+		case a.probes == 0:
+			return 0
+		case a.inFlight >= maxProbes:
+			return Never
+		}
+		return a.lastSend + probeEvery - now
+	case Alone:
+		if a.inFlight >= a.window {
+			return Never
+		}
+		return a.refilled(1 + a.reserve())
+	default:
+		return max(a.next-now, a.refilled(1))
+	}
+}
+
+// reserve is what is left in the bucket while alone; less in a tiny bucket,
+// which could otherwise never be sent from.
+func (a *Adaptive) reserve() float64 { return min(reserve, (a.limit-1)/2) }
+
+// refilled returns how long it takes until at least so many tokens are sure.
+func (a *Adaptive) refilled(tokens float64) time.Duration {
+	if a.low >= tokens-rounding {
+		return 0
+	}
+	return seconds((tokens - a.low) / documentedRate)
+}
+
+// Send implements Machine.
+func (a *Adaptive) Send(now time.Duration) Ticket {
+	a.advance(now)
+	a.undo = undo{a.lastSend, a.next, a.interval}
+	a.low--
+	a.high--
+	a.inFlight++
+	a.turns++
+	a.lastSend = now
+	a.active = now
+	a.waiting = false
+	switch a.mode {
+	case Probe:
+		a.probes++
+	case Shared:
+		interval := a.law()
+		a.interval += averaging * a.scale() * (interval - a.interval)
+		a.interval = min(max(a.interval, minInterval), maxInterval)
+		a.next = now + seconds(interval)
+	}
+	if a.share != nil {
+		a.share.Send(now)
+	}
+	return Ticket{sent: now, ended: a.ended, turn: a.turns}
+}
+
+// Cancel implements Machine.
+func (a *Adaptive) Cancel(now time.Duration, t Ticket) {
+	a.advance(now)
+	a.active = now
+	a.inFlight--
+	a.giveBack()
+	if t.turn == a.turns {
+		a.lastSend, a.next, a.interval = a.undo.lastSend, a.undo.next, a.undo.interval
+	}
+	if a.share != nil {
+		a.share.Cancel(now, t)
+	}
+}
+
+// giveBack returns the token of an attempt that has ended and spent none.
+func (a *Adaptive) giveBack() {
+	a.low++
+	a.high++
+	if a.mode == Probe && a.probes > 0 {
+		a.probes--
+	}
+	a.bound()
+}
+
+// law returns the interval in seconds to the next send while shared. The error
+// is corrected on the interval and not on the rate, by an amount that is the
+// same for everybody, which keeps the gain of the loop per own cycle
+// independent of how many share; the scale keeps it calm when round trips are
+// long beside the interval.
+func (a *Adaptive) law() float64 {
+	pull := pullGain * targetInterval * (1 - math.Sqrt(a.interval/targetInterval))
+	target := min(targetLeft, a.limit/4)
+	interval := a.interval + a.scale()*(pull-errorGain*(a.left-target)/documentedRate)
+	return min(max(interval, a.interval/2), 3*a.interval+targetInterval)
+}
+
+func (a *Adaptive) scale() float64 { return a.interval / (a.interval + 2*a.roundTrip) }
+
+// Done implements Machine.
+func (a *Adaptive) Done(now time.Duration, t Ticket, r Report) {
+	a.advance(now)
+	now = max(now, a.at)
+	a.active = now
+	a.inFlight--
+	if a.share != nil {
+		a.share.Done(now, t, r)
+	}
+	if r.Known && r.Limit >= 1 {
+		a.limit = min(float64(r.Limit), maxLimit)
+	}
+	switch {
+	case r.Refused:
+		a.refused(now, t, r)
+	case r.Blocked:
+		a.high++
+		a.ended++
+		a.low = min(a.low, 0)
+		a.window = firstWindow
+		a.single = true
+	case r.Spent == SpentNo:
+		a.giveBack()
+	case r.Known:
+		a.single = false
+		a.learn(now, t, min(max(float64(r.Remaining), 0), a.limit))
+	default:
+		// Whether the token was spent is settled by the next answer; until
+		// then only the upper bound can rise.
+		a.single = false
+		if r.Spent != SpentYes {
+			a.high++
+		}
+		a.ended++
+	}
+	a.bound()
+}
+
+// refused takes in a 429: the bucket was empty, so others have spent.
+func (a *Adaptive) refused(now time.Duration, t Ticket, r Report) {
+	a.single = false
+	a.giveBack()
+	a.low = min(a.low, 0)
+	a.high = min(a.high, 1+documentedRate*inSeconds(now-t.sent))
+	a.sawOthers(now)
+	a.held = max(a.held, r.holdUntil(now))
+	a.left, a.leftSent = -1, now
+	if a.mode == Shared {
+		a.interval *= refusedStretch
+	} else {
+		a.enterShared()
+	}
+}
+
+// sawOthers starts the count of answers without a sign of others anew.
+func (a *Adaptive) sawOthers(now time.Duration) {
+	a.lastOther = now
+	a.consistent = 0
+}
+
+// enterShared begins to share, at the last known pace.
+func (a *Adaptive) enterShared() {
+	a.mode = Shared
+	if a.interval == 0 {
+		a.interval = targetInterval
+	}
+	a.next = a.lastSend + seconds(a.law())
+}
+
+func (a *Adaptive) enterAlone(window int) {
+	a.mode = Alone
+	a.window = window
+	if a.trusted {
+		a.window = math.MaxInt
+	}
+}
+
+// learn takes in how many tokens remained by the answer to an attempt that
+// spent one.
+func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
+	// Requests of its own that the server may have seen after this one.
+	after := float64(a.inFlight + a.ended - t.ended)
+	a.ended++
+	took := inSeconds(now-t.sent)
+	bottom := remaining - after
+	top := remaining + 1 + documentedRate*took
+	if a.roundTrip == 0 {
+		a.roundTrip = took
+	} else {
+		a.roundTrip += smoothing * (took - a.roundTrip)
+	}
+	newest := t.sent >= a.leftSent
+	if newest {
+		a.left, a.leftSent = remaining, t.sent
+	}
+	if remaining == 0 {
+		a.held = max(a.held, now+refillPause)
+	}
+
+	othersSpent := top < a.low-rounding
+	switch {
+	case a.mode == Probe:
+		full := remaining >= a.limit-float64(a.probes)-1
+		alone := full || a.trusted || a.wasAlone && !othersSpent
+		a.low, a.high = bottom, top
+		a.left, a.leftSent = remaining, t.sent
+		if alone {
+			a.enterAlone(firstWindow)
+			a.consistent++
+		} else {
+			a.sawOthers(now)
+			a.interval = targetInterval
+			a.enterShared()
+		}
+		return
+	case othersSpent:
+		a.low, a.high = bottom, top
+		a.sawOthers(now)
+		if a.mode == Alone {
+			a.enterShared()
+			return
+		}
+	case bottom > a.high+rounding:
+		// An attempt was lost on its way, or the refill is faster than
+		// believed: this alone follows a raised limit.
+		a.low, a.high = bottom, top
+		a.lastGain = now
+		a.consistent++
+	default:
+		a.low, a.high = max(a.low, bottom), min(a.high, top)
+		a.consistent++
+	}
+
+	switch {
+	case a.mode == Alone:
+		if a.window < math.MaxInt {
+			a.window++ // doubles each round trip
+		}
+	case a.consistent >= aloneAnswers && now-a.lastOther >= aloneAfter:
+		a.enterAlone(max(firstWindow, a.inFlight+1))
+	default:
+		a.next = a.lastSend + seconds(a.law())
+	}
+}
+
+// Rest implements Machine.
+func (a *Adaptive) Rest(now time.Duration) {
+	a.waiting = false
+	a.active = max(a.active, now)
+}
+
+// AtLeast implements Machine. It errs on the side of too short: the upper
+// bound of the tokens counts, and while shared, the fastest that the law would
+// let the interval fall.
+func (a *Adaptive) AtLeast(now time.Duration, ahead int) time.Duration {
+	a.advance(now)
+	held := max(a.held-now, 0)
+	wait := held
+	if a.share != nil {
+		wait = max(wait, a.share.AtLeast(now, ahead))
+	}
+	if a.mode == Probe {
+		return wait
+	}
+	if a.lastGain == 0 || now-a.lastGain > time.Minute {
+		wait = max(wait, seconds((float64(ahead)+1-a.high)/documentedRate))
+	}
+	if a.mode == Shared {
+		// From the moment when it may be alone again, the law binds no more.
+		wait = max(wait, min(a.lawAtLeast(now, ahead), a.lastOther+aloneAfter-now))
+	}
+	return wait
+}
+
+// lawAtLeast returns the shortest time in which the law lets so many attempts
+// and then one more go.
+func (a *Adaptive) lawAtLeast(now time.Duration, ahead int) time.Duration {
+	// The interval chosen is at least half the average, and the average gives
+	// way by at most a quarter each time.
+	const fall = 1 - averaging/2
+	next := max(a.lastSend+seconds(a.interval/2)-now, 0)
+	sum, interval := 0.0, a.interval
+	for i := range ahead {
+		if interval <= minInterval {
+			sum += float64(ahead-i) * minInterval / 2
+			break
+		}
+		sum += interval / 2
+		interval *= fall
+	}
+	return next + seconds(sum)
+}
+
+// State implements Machine.
+func (a *Adaptive) State(now time.Duration) State {
+	a.advance(now)
+	return State{
+		Mode:     a.mode,
+		Low:      a.low,
+		High:     a.high,
+		InFlight: a.inFlight,
+		Held:     max(a.held-now, 0),
+		Interval: seconds(a.interval),
+	}
+}
