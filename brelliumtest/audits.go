@@ -1,0 +1,329 @@
+package brelliumtest
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// SampleAuditID is the id of the sample audit of the API's guide. It is
+// complete and has the flags "Failed" and "Missing Signature".
+const SampleAuditID = "a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d"
+
+// auditRecord is an audit that is held in memory. A seeded one that nobody has
+// changed is not: it has nil in the list, and is made from its place there when
+// it is asked for.
+type auditRecord struct {
+	id        string
+	seed      int // the place it was seeded at; -1: not seeded
+	status    string
+	flags     []string
+	setID     string
+	documents []string
+	created   time.Time
+	updated   time.Time
+}
+
+// SeedAudits adds n synthetic audits of about 2.5 KB each. They are made from
+// their place in the list, so that the same ones appear in each emulator, and
+// take up hardly any memory: some 100,000 are fine.
+func (e *Emulator) SeedAudits(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.audits = append(e.audits, make([]*auditRecord, n)...)
+}
+
+// AddAudit adds an audit with a status and flags, and returns its id.
+func (e *Emulator) AddAudit(status string, flags ...string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	rec := &auditRecord{
+		id: e.newID(), seed: -1, status: status, flags: flags,
+		setID: seededSetID(0), documents: []string{e.newID()}, created: now, updated: now,
+	}
+	e.addAudit(rec)
+	return rec.id
+}
+
+// AuditIDs returns the ids of all audits in the order of the list.
+func (e *Emulator) AuditIDs() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ids := make([]string, len(e.audits))
+	for i := range e.audits {
+		ids[i] = e.auditIDAt(i)
+	}
+	return ids
+}
+
+// AuditFlags returns an audit's flags, and false if there is no such audit.
+func (e *Emulator) AuditFlags(auditID string) ([]string, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	i, found := e.findAudit(auditID)
+	if !found {
+		return nil, false
+	}
+	return slices.Clone(e.auditAt(i).flags), true
+}
+
+// addAudit appends an audit to the list. The caller holds e.mu.
+func (e *Emulator) addAudit(rec *auditRecord) {
+	e.auditIndex[rec.id] = len(e.audits)
+	e.audits = append(e.audits, rec)
+}
+
+func (e *Emulator) auditIDAt(i int) string {
+	if rec := e.audits[i]; rec != nil {
+		return rec.id
+	}
+	return seededID(auditSpace, i)
+}
+
+// findAudit returns an audit's place in the list.
+func (e *Emulator) findAudit(id string) (int, bool) {
+	if i, found := e.auditIndex[id]; found {
+		return i, true
+	}
+	i, found := seededPlace(auditSpace, id)
+	return i, found && i < len(e.audits) && e.audits[i] == nil
+}
+
+// auditAt returns an audit. A seeded one that is not in memory has no id.
+func (e *Emulator) auditAt(i int) auditRecord {
+	if rec := e.audits[i]; rec != nil {
+		return *rec
+	}
+	return e.seededAudit(i)
+}
+
+func (e *Emulator) retrieveAudit(c *call) answer {
+	i, found := e.findAudit(c.id)
+	if !found {
+		return notFound("Audit")
+	}
+	return ok(e.appendAudit(make([]byte, 0, auditSize), i))
+}
+
+func (e *Emulator) listAudits(c *call) answer {
+	q, refused := parseList(c, "audits")
+	if refused != nil {
+		return *refused
+	}
+	filter, refused := newAuditFilter(q)
+	if refused != nil {
+		return *refused
+	}
+	l := newList(q, auditSize)
+	for i := int(min(q.from, uint64(len(e.audits)))); i < len(e.audits); i++ {
+		if filter != nil && !filter.match(e, i) {
+			continue
+		}
+		if !l.item(uint64(i)) {
+			break
+		}
+		l.body = e.appendAudit(l.body, i)
+	}
+	return l.answer()
+}
+
+// flagsInput is the "flags" of an update: absent, or a list of strings.
+type flagsInput struct {
+	set   bool
+	flags []string
+}
+
+func (f *flagsInput) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		data = []byte(`0`) // refused like any other value that is no list
+	}
+	f.set = true
+	return json.Unmarshal(data, &f.flags)
+}
+
+func (e *Emulator) updateAudit(c *call) answer {
+	var in struct {
+		Flags flagsInput `json:"flags"`
+	}
+	if refused := c.decode(&in); refused != nil {
+		return *refused
+	}
+	i, found := e.findAudit(c.id)
+	if !found {
+		return notFound("Audit")
+	}
+	if in.Flags.set {
+		e.setFlags(i, in.Flags.flags, c.now)
+	}
+	return ok(e.appendAudit(make([]byte, 0, auditSize), i))
+}
+
+func (e *Emulator) batchUpdateAudits(c *call) answer {
+	var in struct {
+		AuditIDs []string   `json:"audit_ids"`
+		Flags    flagsInput `json:"flags"`
+	}
+	if refused := c.decode(&in); refused != nil {
+		return *refused
+	}
+	if len(in.AuditIDs) == 0 || !in.Flags.set {
+		return invalid("audit_ids and flags are required")
+	}
+	updated := make([]string, 0, len(in.AuditIDs))
+	for _, id := range in.AuditIDs {
+		if i, found := e.findAudit(id); found && !slices.Contains(updated, id) {
+			e.setFlags(i, in.Flags.flags, c.now)
+			updated = append(updated, id)
+		}
+	}
+	return encoded(http.StatusOK, map[string][]string{"updated_audit_ids": updated})
+}
+
+// setFlags replaces an audit's flags.
+func (e *Emulator) setFlags(i int, flags []string, now time.Time) {
+	rec := e.audits[i]
+	if rec == nil {
+		seeded := e.seededAudit(i)
+		rec = &seeded
+		rec.id = seededID(auditSpace, i)
+		e.audits[i] = rec
+		e.auditIndex[rec.id] = i
+	}
+	rec.flags, rec.updated = flags, now
+}
+
+// auditFilter holds the filters of a list of audits.
+type auditFilter struct {
+	statuses, flags               []string
+	setID, documentID             string
+	seededDocument                int // the place of documentID's seeded audit; -1: none
+	createdAfter, createdBefore   time.Time
+	updatedAfter, updatedBefore   time.Time
+	byCreation, byUpdate, byFlags bool
+}
+
+// newAuditFilter returns nil where the query has no filter.
+func newAuditFilter(q listQuery) (*auditFilter, *answer) {
+	f := &auditFilter{
+		statuses:       q.Values["status"],
+		flags:          q.Values["flags"],
+		setID:          q.Get("set_id"),
+		documentID:     q.Get("document_id"),
+		seededDocument: -1,
+	}
+	times := []struct {
+		name string
+		to   *time.Time
+	}{
+		{"created_after", &f.createdAfter}, {"created_before", &f.createdBefore},
+		{"updated_after", &f.updatedAfter}, {"updated_before", &f.updatedBefore},
+	}
+	for _, t := range times {
+		value := q.Get(t.name)
+		if value == "" {
+			continue
+		}
+		parsed, err := time.Parse(time.RFC3339Nano, value)
+		if err != nil {
+			a := invalid(t.name + " must be a time as in RFC 3339")
+			return nil, &a
+		}
+		*t.to = parsed
+	}
+	f.byFlags = len(f.flags) > 0
+	f.byCreation = !f.createdAfter.IsZero() || !f.createdBefore.IsZero()
+	f.byUpdate = !f.updatedAfter.IsZero() || !f.updatedBefore.IsZero()
+	if place, found := seededPlace(documentSpace, f.documentID); found {
+		f.seededDocument = place
+	}
+	if len(f.statuses) == 0 && !f.byFlags && !f.byCreation && !f.byUpdate && f.setID == "" && f.documentID == "" {
+		return nil, nil
+	}
+	return f, nil
+}
+
+// match reports whether the audit passes all filters: one of the statuses, one
+// of the flags, the set, the document, and the times, whose ends are excluded.
+func (f *auditFilter) match(e *Emulator, i int) bool {
+	rec := e.audits[i]
+	if f.documentID != "" {
+		if rec == nil || rec.seed >= 0 {
+			place := i
+			if rec != nil {
+				place = rec.seed
+			}
+			if place != f.seededDocument {
+				return false
+			}
+		} else if !slices.Contains(rec.documents, f.documentID) {
+			return false
+		}
+	}
+	a := e.auditAt(i)
+	if len(f.statuses) > 0 && !slices.Contains(f.statuses, a.status) ||
+		f.setID != "" && f.setID != a.setID ||
+		f.byFlags && !slices.ContainsFunc(f.flags, func(flag string) bool { return slices.Contains(a.flags, flag) }) {
+		return false
+	}
+	return (!f.byCreation || between(a.created, f.createdAfter, f.createdBefore)) &&
+		(!f.byUpdate || between(a.updated, f.updatedAfter, f.updatedBefore))
+}
+
+func between(t, after, before time.Time) bool {
+	return (after.IsZero() || t.After(after)) && (before.IsZero() || t.Before(before))
+}
+
+// appendAudit appends an audit's JSON.
+func (e *Emulator) appendAudit(dst []byte, i int) []byte {
+	a := e.auditAt(i)
+	place := i
+	if a.seed >= 0 {
+		place = a.seed
+	}
+	dst = append(dst, `{"audit_id":"`...)
+	if a.id == "" {
+		dst = appendSeededID(dst, auditSpace, i)
+	} else {
+		dst = append(dst, a.id...)
+	}
+	dst = append(dst, `","object":"audit","status":"`...)
+	dst = append(dst, a.status...)
+	dst = append(dst, `","flags":[`...)
+	for n, flag := range a.flags {
+		if n > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendString(dst, flag)
+	}
+	dst = append(dst, `],"set_id":"`...)
+	dst = append(dst, a.setID...)
+	dst = append(dst, `","timestamp":"`...)
+	dst = a.created.UTC().AppendFormat(dst, time.RFC3339)
+	dst = append(dst, `","documents":[`...)
+	for n, id := range a.documents {
+		if n > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(append(append(dst, '"'), id...), '"')
+	}
+	if a.seed >= 0 {
+		dst = append(dst, '"')
+		dst = appendSeededID(dst, documentSpace, a.seed)
+		dst = append(dst, '"')
+	}
+	dst = append(dst, ']')
+	return appendContent(dst, place, a.status)
+}
+
+// appendString appends a string as JSON, quickly where nothing is escaped.
+func appendString(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return appendJSON(dst, s)
+		}
+	}
+	return strconv.AppendQuote(dst, s)
+}

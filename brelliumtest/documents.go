@@ -1,0 +1,263 @@
+package brelliumtest
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// maxBatch is the largest number of documents in one request.
+const maxBatch = 100
+
+// The states of a document.
+const (
+	docTodo       = "todo" // its file has not arrived
+	docInProgress = "in_progress"
+	docComplete   = "complete"
+	docError      = "error"
+)
+
+// Document is what the emulator holds of a document and its file.
+type Document struct {
+	// DocumentID, ExternalID, Filename and DocType are those of the API; the
+	// last three as they were given.
+	DocumentID, ExternalID, Filename, DocType string
+	// Status is "todo", "in_progress", "error" or "complete".
+	Status string
+	// AuditID is the id of the document's audit, empty before there is one.
+	AuditID string
+	// Arrived is true once a file was stored.
+	Arrived bool
+	// Size is the size of the stored file, SHA256 the sum of its content in
+	// hexadecimal, ContentType what came with it.
+	Size        int64
+	SHA256      string
+	ContentType string
+	// Puts is the number of times that a file was stored. More than one means
+	// that it was sent again after it had arrived.
+	Puts int
+}
+
+type documentRecord struct {
+	Document
+	place    uint64
+	metadata json.RawMessage
+}
+
+// documentStore holds the documents in the order of their creation, and those
+// of them that wait for their audit.
+type documentStore struct {
+	all        []*documentRecord
+	byID       map[string]*documentRecord
+	byExternal map[string]*documentRecord
+	waiting    []waitingDocument
+	urls       uint64 // number of upload URLs given out
+	dead       uint64 // the number up to which they were made to expire
+}
+
+type waitingDocument struct {
+	doc *documentRecord
+	due time.Time
+}
+
+func (s *documentStore) init() {
+	s.byID = make(map[string]*documentRecord)
+	s.byExternal = make(map[string]*documentRecord)
+}
+
+// settle gives the documents their audits whose time has come.
+func (s *documentStore) settle(e *Emulator, now time.Time) {
+	for len(s.waiting) > 0 && !now.Before(s.waiting[0].due) {
+		w := s.waiting[0]
+		s.waiting = s.waiting[1:]
+		if w.doc.Status != docInProgress {
+			continue
+		}
+		w.doc.Status, w.doc.AuditID = docComplete, e.newID()
+		e.addAudit(&auditRecord{
+			id: w.doc.AuditID, seed: -1, status: "complete", flags: []string{}, setID: seededSetID(0),
+			documents: []string{w.doc.DocumentID}, created: w.due, updated: w.due,
+		})
+	}
+}
+
+// Documents returns the documents in the order of their creation.
+func (e *Emulator) Documents() []Document {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.documents.settle(e, time.Now())
+	docs := make([]Document, len(e.documents.all))
+	for i, d := range e.documents.all {
+		docs[i] = d.Document
+	}
+	return docs
+}
+
+// Document returns the document with this id or external id.
+func (e *Emulator) Document(id string) (Document, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.documents.settle(e, time.Now())
+	if d := e.findDocument(id); d != nil {
+		return d.Document, true
+	}
+	return Document{}, false
+}
+
+// FailDocument makes the processing of a document fail, given by its id or
+// external id: its status becomes "error" and it gets no audit. It reports
+// false where there is no such document or it has its audit already.
+func (e *Emulator) FailDocument(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.documents.settle(e, time.Now())
+	d := e.findDocument(id)
+	if d == nil || d.Status == docComplete {
+		return false
+	}
+	d.Status = docError
+	return true
+}
+
+func (e *Emulator) findDocument(id string) *documentRecord {
+	if d := e.documents.byID[id]; d != nil {
+		return d
+	}
+	return e.documents.byExternal[id]
+}
+
+func (e *Emulator) createDocuments(c *call) answer {
+	type input struct {
+		Filename         string          `json:"filename"`
+		ExternalID       string          `json:"external_id"`
+		DocType          string          `json:"doc_type"`
+		ExternalMetadata json.RawMessage `json:"external_metadata"`
+	}
+	var in struct {
+		Documents []input `json:"documents"`
+	}
+	if refused := c.decode(&in); refused != nil {
+		return *refused
+	}
+	if len(in.Documents) == 0 || len(in.Documents) > maxBatch {
+		return invalid("documents must have 1 to 100 items")
+	}
+	seen := make(map[string]bool)
+	for _, d := range in.Documents {
+		switch {
+		case d.Filename == "":
+			return invalid("filename is required")
+		case d.ExternalID != "" && seen[d.ExternalID]:
+			return invalid("external_id must not repeat within a batch")
+		case !isObjectOrNull(d.ExternalMetadata):
+			return invalid("external_metadata must be an object")
+		}
+		seen[d.ExternalID] = true
+	}
+
+	type item struct {
+		DocumentID string  `json:"document_id"`
+		ExternalID *string `json:"external_id"`
+		Filename   string  `json:"filename"`
+		Status     string  `json:"status"`
+		UploadURL  *string `json:"upload_url"`
+	}
+	out := struct {
+		Documents []item `json:"documents"`
+	}{make([]item, 0, len(in.Documents))}
+	for _, d := range in.Documents {
+		var rec *documentRecord
+		if d.ExternalID != "" {
+			rec = e.documents.byExternal[d.ExternalID]
+		}
+		if rec == nil {
+			rec = &documentRecord{
+				Document: Document{
+					DocumentID: e.newID(),
+					ExternalID: d.ExternalID,
+					Filename:   d.Filename,
+					DocType:    d.DocType,
+					Status:     docTodo,
+				},
+				place:    uint64(len(e.documents.all)),
+				metadata: d.ExternalMetadata,
+			}
+			e.documents.all = append(e.documents.all, rec)
+			e.documents.byID[rec.DocumentID] = rec
+			if rec.ExternalID != "" {
+				e.documents.byExternal[rec.ExternalID] = rec
+			}
+		}
+		out.Documents = append(out.Documents, item{
+			rec.DocumentID, orNull(rec.ExternalID), rec.Filename, rec.Status, e.uploadURL(c, rec),
+		})
+	}
+	return encoded(http.StatusCreated, out)
+}
+
+func (e *Emulator) retrieveDocument(c *call) answer {
+	d := e.documents.byID[c.id]
+	if d == nil {
+		return notFound("Document")
+	}
+	return ok(e.appendDocument(nil, c, d))
+}
+
+func (e *Emulator) listDocuments(c *call) answer {
+	q, refused := parseList(c, "documents")
+	if refused != nil {
+		return *refused
+	}
+	l := newList(q, 512)
+	all := e.documents.all
+	external := q.Get("external_id")
+	if external != "" {
+		all = nil
+		if d := e.documents.byExternal[external]; d != nil && d.place >= q.from {
+			all = []*documentRecord{d}
+		}
+	} else {
+		all = all[min(q.from, uint64(len(all))):]
+	}
+	for _, d := range all {
+		if !l.item(d.place) {
+			break
+		}
+		l.body = e.appendDocument(l.body, c, d)
+	}
+	return l.answer()
+}
+
+// appendDocument appends a document's JSON.
+func (e *Emulator) appendDocument(dst []byte, c *call, d *documentRecord) []byte {
+	metadata := d.metadata
+	if len(metadata) == 0 {
+		metadata = json.RawMessage("{}")
+	}
+	return appendJSON(dst, struct {
+		DocumentID       string          `json:"document_id"`
+		Object           string          `json:"object"`
+		ExternalID       *string         `json:"external_id"`
+		Filename         string          `json:"filename"`
+		Status           string          `json:"status"`
+		Handler          string          `json:"handler"`
+		AuditCreated     bool            `json:"audit_created"`
+		NeedsAudit       bool            `json:"needs_audit"`
+		ExternalMetadata json.RawMessage `json:"external_metadata"`
+		UploadURL        *string         `json:"upload_url"`
+	}{
+		d.DocumentID, "document", orNull(d.ExternalID), d.Filename, d.Status, "default",
+		d.AuditID != "", true, metadata, e.uploadURL(c, d),
+	})
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func isObjectOrNull(raw json.RawMessage) bool {
+	return len(raw) == 0 || raw[0] == '{' || string(raw) == "null"
+}

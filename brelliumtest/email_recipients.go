@@ -1,0 +1,85 @@
+package brelliumtest
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// EmailRecipient is what the emulator holds of an email recipient.
+type EmailRecipient struct{ EmailRecipientID, Email, Name string }
+
+type recipientRecord struct {
+	EmailRecipient
+	created time.Time
+}
+
+// EmailRecipients returns the email recipients in the order of their creation.
+func (e *Emulator) EmailRecipients() []EmailRecipient {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	recipients := make([]EmailRecipient, len(e.recipients))
+	for i, r := range e.recipients {
+		recipients[i] = r.EmailRecipient
+	}
+	return recipients
+}
+
+func (e *Emulator) createRecipient(c *call) answer {
+	var in struct {
+		Email string `json:"email"`
+		Name  string `json:"name"`
+	}
+	if refused := c.decode(&in); refused != nil {
+		return *refused
+	}
+	if !isEmail(in.Email) {
+		return invalid("email must be an email address")
+	}
+	if slices.ContainsFunc(e.recipients, func(r *recipientRecord) bool { return strings.EqualFold(r.Email, in.Email) }) {
+		return fail(http.StatusConflict, "EMAIL_RECIPIENT_EXISTS", "An email recipient with this address exists")
+	}
+	r := &recipientRecord{EmailRecipient{e.newID(), in.Email, in.Name}, c.now}
+	e.recipients = append(e.recipients, r)
+	return answer{status: http.StatusCreated, contentType: jsonType, body: r.appendTo(nil)}
+}
+
+func (e *Emulator) retrieveRecipient(c *call) answer {
+	i := slices.IndexFunc(e.recipients, func(r *recipientRecord) bool { return r.EmailRecipientID == c.id })
+	if i < 0 {
+		return notFound("Email recipient")
+	}
+	return ok(e.recipients[i].appendTo(nil))
+}
+
+func (e *Emulator) listRecipients(c *call) answer {
+	q, refused := parseList(c, "email_recipients")
+	if refused != nil {
+		return *refused
+	}
+	email := q.Get("email")
+	l := newList(q, 256)
+	for i := int(min(q.from, uint64(len(e.recipients)))); i < len(e.recipients); i++ {
+		r := e.recipients[i]
+		if email != "" && !strings.EqualFold(r.Email, email) || c.now.Sub(r.created) < e.recipientListLag {
+			continue
+		}
+		if !l.item(uint64(i)) {
+			break
+		}
+		l.body = r.appendTo(l.body)
+	}
+	return l.answer()
+}
+
+// appendTo appends the email recipient's JSON.
+func (r *recipientRecord) appendTo(dst []byte) []byte {
+	return appendJSON(dst, struct {
+		EmailRecipientID string  `json:"email_recipient_id"`
+		Object           string  `json:"object"`
+		Email            string  `json:"email"`
+		Name             *string `json:"name"`
+		CreatedAt        string  `json:"created_at"`
+	}{r.EmailRecipientID, "email_recipient", r.Email, orNull(r.Name), r.created.UTC().Format(time.RFC3339Nano)})
+}

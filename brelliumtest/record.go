@@ -1,0 +1,106 @@
+package brelliumtest
+
+import (
+	"bytes"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Request is a request that the emulator has received.
+type Request struct {
+	// Operation is the operation's name, such as "audits.retrieve", or
+	// "unknown" where the request belongs to none.
+	Operation string
+	// Method, Host, Path and RawQuery are as they were received; Path is in
+	// its escaped form.
+	Method, Host, Path, RawQuery string
+	// Header holds the request's headers.
+	Header http.Header
+	// Body is the request's body, or the first mebibyte of an uploaded file.
+	Body []byte
+	// BodySize is the number of bytes that came as the body.
+	BodySize int64
+	// ContentLength is the announced length of the body, -1 if there was none.
+	ContentLength int64
+	// Chunked is true where the body came in chunks.
+	Chunked bool
+	// Token is the access token that the request carried.
+	Token string
+	// Arrived is when the whole request had arrived.
+	Arrived time.Time
+	// Status and RequestID are those of the answer. They are zero where none
+	// was made, though it may have been made and not have arrived.
+	Status    int
+	RequestID string
+	// Spent is true where the request cost a token of the organization's
+	// bucket.
+	Spent bool
+	// Worked is true where the operation was run, with whatever success.
+	Worked bool
+}
+
+// arrive counts and records a request.
+func (e *Emulator) arrive(c *call) {
+	c.rec.Body, c.rec.BodySize, c.rec.Arrived = c.body, c.size, time.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.counts[c.rec.Operation]++
+	if e.recordLimit == 0 {
+		return
+	}
+	// The header belongs to the caller, who may use it again.
+	c.rec.Header = c.header.Clone()
+	record := c.rec
+	c.record = &record
+	e.records = append(e.records, c.record)
+	if e.recordLimit > 0 && len(e.records) > 2*e.recordLimit {
+		n := copy(e.records, e.records[len(e.records)-e.recordLimit:])
+		clear(e.records[n:])
+		e.records = e.records[:n]
+	}
+}
+
+// Requests returns the recorded requests, all or those of the given
+// operations, in the order of their arrival.
+func (e *Emulator) Requests(operations ...string) []Request {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	records := e.records
+	if e.recordLimit > 0 && len(records) > e.recordLimit {
+		records = records[len(records)-e.recordLimit:]
+	}
+	var list []Request
+	for _, r := range records {
+		if len(operations) == 0 || slices.Contains(operations, r.Operation) || slices.Contains(operations, OpAny) {
+			copied := *r
+			copied.Header = r.Header.Clone()
+			copied.Body = bytes.Clone(r.Body)
+			list = append(list, copied)
+		}
+	}
+	return list
+}
+
+// Count returns how many requests of an operation have arrived, with OpAny how
+// many in all.
+func (e *Emulator) Count(operation string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if operation != OpAny {
+		return e.counts[operation]
+	}
+	n := 0
+	for _, count := range e.counts {
+		n += count
+	}
+	return n
+}
+
+// ClearRequests forgets the recorded requests and sets all counts to zero.
+func (e *Emulator) ClearRequests() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.records = nil
+	clear(e.counts)
+}
