@@ -1,0 +1,4 @@
+package brellium
+
+// DocumentService uploads documents to be audited.
+type DocumentService struct{ client *Client }

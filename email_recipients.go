@@ -1,0 +1,4 @@
+package brellium
+
+// EmailRecipientService manages who is sent email.
+type EmailRecipientService struct{ client *Client }

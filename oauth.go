@@ -1,0 +1,111 @@
+package brellium
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// The token endpoint's own limits: a burst of 20 requests for each client id,
+// then one every 10 seconds. Each attempt counts, so that they are few.
+const (
+	mintBurst          = 20
+	mintPerSecond      = 0.1
+	mintMaxRetries     = 2
+	mintAttemptTimeout = 10 * time.Second
+	mintTotalTimeout   = 15 * time.Second
+)
+
+// OAuthService mints access tokens. A Client does so by itself; use it to hand
+// a token to something else.
+type OAuthService struct{ client *Client }
+
+// tokenRequest is the body of POST /v2/oauth/token. Its names are assumed.
+type tokenRequest struct {
+	GrantType    string `json:"grant_type"`
+	ClientID     string `json:"client_id"`
+	ClientSecret string `json:"client_secret"`
+}
+
+// CreateToken mints a fresh access token, which the client uses from then on.
+// Each mint counts against the endpoint's limit: a burst of 20, then one every
+// 10 seconds. A 5xx is repeated with backoff and a 429 after its Retry-After,
+// 3 attempts and 15 s in all; call options do not change that, but for
+// WithResponseInto, which is filled if this call's own request was the one.
+// With a fixed token (WithAccessToken) it is a *ValidationError.
+func (s *OAuthService) CreateToken(ctx context.Context, opts ...CallOption) (*Token, error) {
+	if ctx == nil {
+		return nil, &ValidationError{Field: "ctx", Reason: "must not be nil"}
+	}
+	if !s.client.credentials.id.set() {
+		return nil, &ValidationError{Field: "credentials", Reason: "a client with a fixed access token cannot mint one"}
+	}
+	if err := (&callConfig{}).apply(opts, false); err != nil {
+		return nil, err
+	}
+	t, err := s.client.tokens.fresh(ctx)
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil, &InterruptedError{Operation: opOAuthToken.name, Err: err, cause: context.Cause(ctx)}
+	}
+	return t, err
+}
+
+// setUpTokens gives the client its source of tokens.
+func (c *Client) setUpTokens(cfg *clientConfig) error {
+	if cfg.accessToken.set() {
+		if cfg.tokenStore != nil {
+			return &ValidationError{Field: "WithTokenStore", Reason: "a fixed access token is not shared"}
+		}
+		c.tokens = newStaticTokenSource(cfg.accessToken.reveal())
+		return nil
+	}
+	limiter, err := NewFixedLimiter(mintBurst, mintPerSecond)
+	if err != nil {
+		return err
+	}
+	c.mintLimiter = limiter
+	c.credentials = credentials{id: cfg.clientID, secret: cfg.clientSecret}
+	c.tokens = newTokenSource(tokenSourceConfig{
+		mint:  c.mint,
+		store: cfg.tokenStore,
+		key:   tokenKey(c.baseURL.String(), cfg.clientID.reveal(), cfg.clientSecret.reveal()),
+		notify: func(err error) {
+			if c.observers.on() {
+				state := "works"
+				if err != nil {
+					state = "fails"
+				}
+				c.observers.tell(context.Background(), Event{Kind: EventTokenStore, Mode: state})
+			}
+		},
+	})
+	return nil
+}
+
+// mint asks the token endpoint for a token, through the same pipeline as
+// every call, but for the token and the API's limiter.
+func (c *Client) mint(ctx context.Context) (*Token, error) {
+	call, err := c.newCall(ctx, request{op: opOAuthToken, body: tokenRequest{
+		GrantType:    "client_credentials",
+		ClientID:     c.credentials.id.reveal(),
+		ClientSecret: c.credentials.secret.reveal(),
+	}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	call.timing = timing{maxRetries: mintMaxRetries, explicit: true, attemptTimeout: mintAttemptTimeout, totalTimeout: mintTotalTimeout}
+	call.auth, call.slots, call.limiter = false, nil, c.mintLimiter
+	if err := c.run(call); err != nil {
+		if e, ok := err.(*InterruptedError); ok && e.Attempts == 0 { // nobody's context ended but the mint's own
+			return nil, &ConnectionError{Operation: opOAuthToken.name, Reason: "the token endpoint's limit is used up", Err: errMintLimit}
+		}
+		return nil, err
+	}
+	t, err := decodeToken(call.got.body, time.Now())
+	if e, ok := err.(*DecodeError); ok {
+		e.StatusCode, e.RequestID = call.got.status, call.got.requestID
+	}
+	return t, err
+}
+
+var errMintLimit = errors.New("a burst of 20 token requests, then one every 10 seconds")

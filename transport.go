@@ -1,0 +1,481 @@
+package brellium
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brellium/brellium-go/internal/wait"
+)
+
+const (
+	maxBody      = 64 << 20 // of a 2xx
+	maxErrorBody = 64 << 10 // of any other answer
+)
+
+var errTooLarge = errors.New("the answer is larger than 64 MiB")
+
+// sharedTransport is the pooled transport of every client without
+// WithHTTPClient, so that clients may come and go without losing connections.
+var sharedTransport = sync.OnceValue(newTransport)
+
+func newTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    10 * time.Second,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           512,
+		MaxIdleConnsPerHost:    256,
+		IdleConnTimeout:        90 * time.Second,
+		MaxResponseHeaderBytes: 256 << 10,
+		// A connection that is dead but not closed is found by a ping.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
+	}
+}
+
+// outcome is what one attempt came to.
+type outcome struct {
+	status      int
+	header      http.Header
+	body        []byte
+	err         error // why there is no usable answer
+	admission   error // why the attempt was not even begun
+	callerEnded error // the error of the caller's context, where it ended the attempt
+	requestID   string
+	rate        RateLimit
+	retryAfter  time.Duration
+	retryAt     time.Time // of a block
+	token       *Token
+
+	traced        bool // the transport reports what it does
+	written       bool // bytes of the request may have gone out
+	timedOut      bool // by the attempt's own clock
+	replayStopped bool // net/http wanted to send the request again on its own
+
+	verdict Verdict
+	reason  string
+}
+
+// maySent reports whether the request may have reached the server.
+func (o *outcome) maySent() bool {
+	if o.status != 0 {
+		return true
+	}
+	if o.admission != nil {
+		return false
+	}
+	if o.traced {
+		return o.written
+	}
+	return o.err == nil || !provesNotSent(o.err)
+}
+
+// payload is a request's body, opened anew for each attempt.
+type payload struct {
+	open        func() (io.ReadCloser, error)
+	size        int64
+	contentType []string
+}
+
+var jsonContentType = []string{"application/json"}
+
+func jsonPayload(body []byte) payload {
+	return payload{
+		open:        func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
+		size:        int64(len(body)),
+		contentType: jsonContentType,
+	}
+}
+
+// attempts is the round tripper below the retries. Each round trip is one
+// attempt of the call in the request's context: it waits for its turn, carries
+// a fresh token, has a clock of its own, and reads the whole answer. What came
+// of it stays with the call; the response that goes up only says that the
+// attempt is over, so that nothing above follows a redirect, wraps an error in
+// a URL, or reads a body. It has no CloseIdleConnections, since the pool below
+// is shared.
+type attempts struct{}
+
+func (attempts) RoundTrip(r *http.Request) (*http.Response, error) {
+	c := r.Context().Value(callKey{}).(*call)
+	c.attempt()
+	c.over = http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}
+	return &c.over, nil
+}
+
+// attempt makes one attempt and leaves what it came to in c.got.
+func (c *call) attempt() {
+	c.got = outcome{}
+	o := &c.got
+	queuedAt := time.Now()
+	var adm admission
+	if o.admission = c.admit(&adm); o.admission == nil {
+		c.send(o, &adm, queuedAt)
+		return
+	}
+	o.verdict, o.reason = VerdictGivenUp, "not begun"
+	if _, ok := o.admission.(*BlockedError); ok {
+		o.verdict, o.reason = VerdictBlocked, "stopped by a block"
+	}
+}
+
+// admission is what an attempt holds while it is under way.
+type admission struct {
+	token   *Token
+	permit  Permit
+	pass    blockPass
+	entered bool // pass is to be settled
+	slot    bool // a place of WithMaxConcurrency is held
+}
+
+// admit waits until an attempt may be sent. The waits run on the caller's
+// context and, once the first attempt has been sent, within the total time.
+func (c *call) admit(adm *admission) error {
+	var ctx context.Context = c
+	if c.attempts > 0 && c.timing.totalTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(c, c.started.Add(c.timing.totalTimeout))
+		defer cancel()
+	}
+	for {
+		err := c.admitOnce(ctx, adm)
+		if err == nil && (c.guard == nil || c.guard.current(adm.pass)) {
+			return nil
+		}
+		// Nothing was sent; and where a block began or ended in the queue,
+		// the attempt starts over under its rules.
+		c.release(adm, LimiterAnswer{Spent: SpentNo}, blockSilent)
+		if err != nil {
+			return c.admissionError(ctx, err)
+		}
+	}
+}
+
+func (c *call) admitOnce(ctx context.Context, adm *admission) (err error) {
+	*adm = admission{}
+	if err = callerEnded(ctx); err != nil {
+		return err
+	}
+	if c.guard != nil {
+		if adm.pass, err = c.guard.enter(ctx, c.op.name, c.auth); err != nil {
+			return err
+		}
+		adm.entered = true
+	}
+	if c.auth { // before queueing, so that a mint holds no place in the queue
+		if _, err = c.client.tokens.get(ctx); err != nil {
+			return err
+		}
+	}
+	if c.slots != nil {
+		select {
+		case c.slots <- struct{}{}:
+			adm.slot = true
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if c.limiter != nil {
+		if adm.permit, err = c.limiter.Acquire(ctx); err != nil {
+			return err
+		}
+	}
+	if c.auth { // and again, since it may have expired in the queue
+		adm.token, err = c.client.tokens.get(ctx)
+	}
+	return err
+}
+
+// release gives back what adm holds, with what the attempt said.
+func (c *call) release(adm *admission, answer LimiterAnswer, news blockNews) {
+	if adm.permit != nil {
+		adm.permit.Done(answer)
+	}
+	if adm.slot {
+		<-c.slots
+	}
+	if adm.entered {
+		var changed bool
+		if c.got.retryAt, changed = c.guard.settle(adm.pass, news); changed {
+			c.tell(EventBlock, func(e *Event) { e.RetryAt = c.got.retryAt })
+		}
+	}
+	*adm = admission{}
+}
+
+// admissionError turns the error of a wait on ctx into the call's.
+func (c *call) admissionError(ctx context.Context, err error) error {
+	if ended := callerEnded(c.Context); ended != nil {
+		return c.interrupted(ended)
+	}
+	if e, ok := err.(*InterruptedError); ok { // the limiter's: the deadline is too near
+		if c.attempts == 0 {
+			e := *e
+			e.Operation = c.op.name
+			return &e
+		}
+		limit, _ := ctx.Deadline()
+		if own, ok := c.Deadline(); ok && !limit.Before(own) {
+			return c.exhausted(ExhaustedDeadline)
+		}
+		return c.exhausted(ExhaustedTotalTime)
+	}
+	if c.attempts > 0 && callerEnded(ctx) != nil {
+		return c.exhausted(ExhaustedTotalTime)
+	}
+	return withOutcome(err, c.mayHaveRun)
+}
+
+// send sends one attempt that has been admitted and reads its whole answer.
+func (c *call) send(o *outcome, adm *admission, queuedAt time.Time) {
+	sentAt := time.Now()
+	if c.attempts == 0 {
+		c.started = sentAt
+	}
+	c.attempts++
+	o.token = adm.token
+	news := blockSilent
+	defer func() { // also when a transport panics, so that nothing stays held
+		c.release(adm, o.limiterAnswer(), news)
+		c.record(sentAt.Sub(queuedAt), time.Since(sentAt))
+	}()
+
+	ctx, extra := c.observeAttempt()
+	ctx, cancel := c.attemptContext(ctx, sentAt)
+	defer cancel()
+	t := newSendTrace(c.op.method, cancel)
+	req, err := c.newRequest(httptrace.WithClientTrace(ctx, &t.ClientTrace), adm.token, extra)
+	if err != nil {
+		o.err, o.traced = err, true // the body could not be opened: never sent
+	} else {
+		c.exchange(o, req)
+	}
+	if o.err != nil {
+		o.timedOut = ctx.Err() == context.DeadlineExceeded
+		o.replayStopped = t.replayStopped.Load()
+		o.traced = o.traced || t.traced.Load()
+		o.written = t.written.Load() || (t.connected.Load() && ctx.Err() != nil)
+		if o.status < 300 { // else the answer is known all the same
+			o.callerEnded = callerEnded(c.Context)
+		}
+	}
+	o.verdict, o.reason = judge(o)
+	switch {
+	case o.verdict == VerdictBlocked && c.guard != nil:
+		news = blockRefused
+	case o.verdict == VerdictBlocked: // a storage host refuses in its own way
+		o.verdict, o.reason = VerdictRejected, "status 403"
+	case o.status != 0:
+		news = blockLifted
+	}
+	if c.auth && o.status != 0 && o.status != http.StatusUnauthorized {
+		c.client.tokens.accepted(adm.token)
+	}
+}
+
+// exchange does the round trip and reads the answer into o.
+func (c *call) exchange(o *outcome, req *http.Request) {
+	resp, err := c.client.base.RoundTrip(req)
+	if err != nil {
+		o.err = err
+		return
+	}
+	if resp == nil {
+		o.err = errors.New("the transport returned neither an answer nor an error")
+		return
+	}
+	now := time.Now()
+	o.status, o.header = resp.StatusCode, resp.Header
+	o.requestID = headerValue(resp.Header, "X-Request-Id")
+	o.rate = readRateLimit(resp.Header, now)
+	o.retryAfter = wait.RetryAfter(resp.Header["Retry-After"], headerValue(resp.Header, "Date"), now)
+	if c.auth && o.rate.Known() {
+		c.client.setRateLimit(o.rate)
+	}
+	if resp.Body != nil {
+		o.body, o.err = readBody(resp)
+	}
+}
+
+// readBody reads an answer to its end, so that the connection can be used
+// again, but no further than its bound.
+func readBody(resp *http.Response) ([]byte, error) {
+	defer func() { _ = resp.Body.Close() }()
+	limit := maxBody
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		limit = maxErrorBody
+	}
+	var r io.Reader = resp.Body
+	size := resp.ContentLength
+	if strings.EqualFold(headerValue(resp.Header, "Content-Encoding"), "gzip") && !resp.Uncompressed {
+		zr, err := gzip.NewReader(resp.Body)
+		if err == io.EOF {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		r, size = zr, -1
+	}
+	// One byte more than announced, so that the read that meets the end needs
+	// no more room; a huge announcement is not believed.
+	buf := make([]byte, 0, min(max(size, 511), 1<<20)+1)
+	for {
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case err == io.EOF:
+			return buf[:min(len(buf), limit)], nil
+		case err != nil:
+			return buf[:min(len(buf), limit)], err
+		case len(buf) > limit && limit == maxErrorBody:
+			return buf[:limit], nil
+		case len(buf) > limit:
+			return nil, errTooLarge
+		case len(buf) == cap(buf):
+			buf = append(buf, 0)[:len(buf)]
+		}
+	}
+}
+
+// attemptContext is the context of one attempt: the call's, cut at the
+// attempt's own time and at what is left of the total.
+func (c *call) attemptContext(parent context.Context, now time.Time) (context.Context, context.CancelFunc) {
+	limit := c.timing.attemptTimeout
+	if total := c.timing.totalTimeout; total > 0 {
+		if left := c.started.Add(total).Sub(now); limit == 0 || left < limit {
+			limit = left
+		}
+	} else if limit == 0 {
+		return context.WithCancel(parent)
+	}
+	return context.WithTimeout(parent, limit)
+}
+
+// newRequest builds the request of one attempt, with a header and a body of
+// its own: an earlier attempt's may still be in the transport's hands.
+func (c *call) newRequest(ctx context.Context, token *Token, extra http.Header) (*http.Request, error) {
+	req := c.client.blank.WithContext(ctx)
+	req.Method, req.URL, req.Host = c.op.method, &c.url, c.url.Host
+	req.Header = make(http.Header, 6)
+	for k, v := range extra {
+		req.Header[k] = v
+	}
+	for k, v := range c.header {
+		req.Header[k] = v
+	}
+	if token != nil {
+		req.Header["Authorization"] = token.authorization()
+	}
+	if c.payload.open == nil {
+		return req, nil
+	}
+	req.Header["Content-Type"] = c.payload.contentType
+	body, err := c.payload.open()
+	if err != nil {
+		return nil, err
+	}
+	req.Body, req.GetBody, req.ContentLength = body, c.payload.open, c.payload.size
+	return req, nil
+}
+
+// sendTrace notes what the transport does with one attempt. Its hooks run in
+// the transport's goroutines.
+type sendTrace struct {
+	httptrace.ClientTrace
+	cancel     context.CancelFunc
+	replayable bool // net/http sends the method again on its own
+
+	traced, connected, written, http2, replayStopped atomic.Bool
+}
+
+func newSendTrace(method string, cancel context.CancelFunc) *sendTrace {
+	t := &sendTrace{cancel: cancel, replayable: method == http.MethodGet || method == http.MethodHead}
+	t.GetConn, t.GotConn, t.WroteHeaders = t.getConn, t.gotConn, t.wroteHeaders
+	return t
+}
+
+// getConn comes a second time when net/http sends a request again on its own.
+// Over HTTP/1 it does so with a write only where not a byte went out, which is
+// fine. Every other replay is stopped, since it would be an attempt that
+// nobody counts, paces or decides on, and over HTTP/2 perhaps a second write.
+func (t *sendTrace) getConn(string) {
+	if t.written.Load() {
+		if t.replayable || t.http2.Load() {
+			t.replayStopped.Store(true)
+			t.cancel()
+			return
+		}
+		t.written.Store(false)
+	}
+	t.connected.Store(false)
+	t.traced.Store(true)
+}
+
+func (t *sendTrace) gotConn(info httptrace.GotConnInfo) {
+	if conn, ok := info.Conn.(*tls.Conn); ok {
+		t.http2.Store(conn.ConnectionState().NegotiatedProtocol == "h2")
+	}
+	t.connected.Store(true)
+}
+
+func (t *sendTrace) wroteHeaders() { t.written.Store(true) }
+
+// limiterAnswer is what the attempt tells the limiter.
+func (o *outcome) limiterAnswer() LimiterAnswer {
+	a := LimiterAnswer{RateLimit: o.rate}
+	switch {
+	case o.status == http.StatusTooManyRequests:
+		a.Spent, a.Refused, a.RetryAfter = SpentNo, true, o.retryAfter
+	case o.status == http.StatusUnauthorized, !o.maySent():
+		a.Spent = SpentNo
+	case o.verdict == VerdictBlocked:
+		a.Blocked = true
+	case o.rate.Known():
+		a.Spent = SpentYes
+	}
+	return a
+}
+
+// readRateLimit reads the three headers. Absent or unreadable ones leave it
+// unknown.
+func readRateLimit(h http.Header, now time.Time) RateLimit {
+	remaining, err := strconv.Atoi(headerValue(h, "Ratelimit-Remaining"))
+	if err != nil || remaining < 0 {
+		return RateLimit{}
+	}
+	r := RateLimit{Remaining: remaining, ObservedAt: now}
+	if limit, err := strconv.Atoi(headerValue(h, "Ratelimit-Limit")); err == nil && limit > 0 {
+		r.Limit = limit
+	}
+	r.Reset, _ = wait.Seconds(headerValue(h, "Ratelimit-Reset"))
+	return r
+}
+
+// headerValue is Header.Get for a canonical key that also finds a key which a
+// transport of the caller's left in another case.
+func headerValue(h http.Header, key string) string {
+	if v := h[key]; len(v) > 0 {
+		return strings.TrimSpace(v[0])
+	}
+	for k, v := range h {
+		if len(k) == len(key) && len(v) > 0 && strings.EqualFold(k, key) {
+			return strings.TrimSpace(v[0])
+		}
+	}
+	return ""
+}

@@ -1,0 +1,4 @@
+package brellium
+
+// UserService invites and removes users.
+type UserService struct{ client *Client }
