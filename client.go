@@ -233,7 +233,8 @@ func (c *Client) MarshalJSON() ([]byte, error) { return marshalSafe(c) }
 // Do reaches an endpoint that has no method yet, through the same pipeline as
 // every other call. path begins with a slash, is escaped, and may have a
 // query. body is sent as JSON: nil for none, a json.RawMessage as it is, and
-// anything else encoded. The answer is decoded into into, unless that is nil.
+// anything else encoded. The answer is decoded into into, unless that is nil
+// or the answer is a 204, which has no body.
 // A GET or HEAD is repeated like any read; another method only with
 // WithIdempotent or a WithMaxRetries of its own.
 func (c *Client) Do(ctx context.Context, method, path string, body, into any, opts ...CallOption) error {
@@ -251,7 +252,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any, op
 	}
 	r.op = customOperation(method, false)
 	call, err := c.do(ctx, r, opts)
-	if err != nil || into == nil {
+	if err != nil || into == nil || call.got.status == http.StatusNoContent {
 		return err
 	}
 	return call.decode(into)
@@ -323,17 +324,18 @@ type call struct {
 	limiter Limiter
 	slots   chan struct{}
 
-	attempts   int           // sent so far
-	repeats    int           // sent again, but for refusals
-	refusals   int           // sent again after a refusal
-	replayed   bool          // sent again with a new token
-	mayHaveRun bool          // a write that may have taken effect
-	started    time.Time     // when the first attempt was sent
-	wait       time.Duration // before the next attempt
-	got        outcome       // of the last attempt
-	last       error         // its failure
-	err        error         // the call's
-	over       http.Response // what the retry layer sees of an attempt
+	attempts     int           // sent so far
+	repeats      int           // sent again, but for refusals
+	refusals     int           // sent again after a refusal
+	replayed     bool          // sent again with a new token
+	afterRefusal bool          // the last attempt was a 429
+	mayHaveRun   bool          // a write that may have taken effect
+	started      time.Time     // when the first attempt was sent
+	wait         time.Duration // before the next attempt
+	got          outcome       // of the last attempt
+	last         error         // its failure
+	err          error         // the call's
+	over         http.Response // what the retry layer sees of an attempt
 }
 
 type callKey struct{}
@@ -345,7 +347,7 @@ func (c *call) Value(key any) any {
 	case callKey:
 		return c
 	case afterRefusalKey:
-		return c.got.status == http.StatusTooManyRequests
+		return c.afterRefusal
 	}
 	return c.Context.Value(key)
 }

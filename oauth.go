@@ -96,8 +96,11 @@ func (c *Client) mint(ctx context.Context) (*Token, error) {
 	call.timing = timing{maxRetries: mintMaxRetries, explicit: true, attemptTimeout: mintAttemptTimeout, totalTimeout: mintTotalTimeout}
 	call.auth, call.slots, call.limiter = false, nil, c.mintLimiter
 	if err := c.run(call); err != nil {
-		if e, ok := err.(*InterruptedError); ok && e.Attempts == 0 { // nobody's context ended but the mint's own
-			return nil, &ConnectionError{Operation: opOAuthToken.name, Reason: "the token endpoint's limit is used up", Err: errMintLimit}
+		// No caller's context ended, but the mint's own.
+		if e, ok := err.(*InterruptedError); ok && e.Last != nil {
+			return nil, call.exhausted(ExhaustedTotalTime)
+		} else if ok {
+			return nil, &ConnectionError{Operation: opOAuthToken.name, Reason: "no token within the time of a mint", Err: errMintLimit}
 		}
 		return nil, err
 	}

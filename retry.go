@@ -89,7 +89,7 @@ func certificate(err error) bool {
 // provesNotSent reports whether err alone shows that nothing was sent. It
 // serves transports that make no use of httptrace.
 func provesNotSent(err error) bool {
-	if e, ok := asType[*net.OpError](err); ok && e.Op == "dial" {
+	if e, ok := asType[*net.OpError](err); ok && e.Op == "dial" || errors.Is(err, ErrNotSendable) {
 		return true
 	}
 	if _, ok := asType[*net.DNSError](err); ok {
@@ -157,7 +157,7 @@ func (c *call) decide() (repeat bool) {
 		}
 	case VerdictRefused:
 		if o.status == http.StatusUnauthorized {
-			if !c.replayed && c.auth && c.client.tokens.refused(o.token) {
+			if c.auth && c.client.tokens.refused(o.token) && !c.replayed {
 				c.replayed, c.wait, c.err = true, 0, nil
 				return true
 			}

@@ -119,6 +119,7 @@ func (attempts) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // attempt makes one attempt and leaves what it came to in c.got.
 func (c *call) attempt() {
+	c.afterRefusal = c.got.status == http.StatusTooManyRequests
 	c.got = outcome{}
 	o := &c.got
 	queuedAt := time.Now()
