@@ -98,6 +98,7 @@ func (c *Client) mint(ctx context.Context) (*Token, error) {
 	if err := c.run(call); err != nil {
 		// No caller's context ended, but the mint's own.
 		if e, ok := err.(*InterruptedError); ok && e.Last != nil {
+			call.last = e.Last
 			return nil, call.exhausted(ExhaustedTotalTime)
 		} else if ok {
 			return nil, &ConnectionError{Operation: opOAuthToken.name, Reason: "no token within the time of a mint", Err: errMintLimit}
