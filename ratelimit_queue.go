@@ -111,7 +111,6 @@ func (q *queue) enter(ctx context.Context) (*waiter, *permit, error) {
 			return nil, nil, context.DeadlineExceeded
 		}
 	}
-	q.forgetLost(now)
 	if q.first == nil && q.machine.Ready(now) == 0 {
 		return nil, q.grant(now), nil
 	}
@@ -221,6 +220,9 @@ func (p *permit) Done(answer LimiterAnswer) {
 // pump grants permits to the first waiters as long as the machine allows, and
 // sets the timer for the next.
 func (q *queue) pump(now time.Duration) {
+	if q.first == nil && q.timer == nil {
+		return
+	}
 	q.forgetLost(now)
 	wait := pace.Never
 	for q.first != nil {

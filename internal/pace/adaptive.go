@@ -29,7 +29,7 @@ const (
 	averaging      = 0.5                    // share of a new interval in the average
 	minInterval    = 0.1                    // seconds; bounds of the averaged interval
 	maxInterval    = 10.0
-	refusedStretch = 1.2   // the averaged interval grows by this on a refusal
+	refusedStretch = 1.1   // the averaged interval grows by this on a refusal
 	smoothing      = 0.125 // share of a new round trip in the average
 )
 
@@ -68,7 +68,7 @@ type Adaptive struct {
 	interval   float64       // averaged seconds between sends while shared; 0 before the first
 	next       time.Duration // earliest send while shared
 	left       float64       // what remained by the newest answer, -1 after a refusal
-	leftSent   time.Duration // when the request of that answer was sent
+	leftTurn   int           // which send that answer was to
 	roundTrip  float64       // averaged seconds; 0 before the first
 	lastOther  time.Duration // last sign that others spend
 	consistent int           // answers since then
@@ -76,8 +76,10 @@ type Adaptive struct {
 	undo       undo
 }
 
-// undo is what a Cancel of the latest Send restores.
+// undo is what a Cancel of the latest Send restores, if no attempt has ended
+// since.
 type undo struct {
+	turn           int // which send; 0 for none
 	lastSend, next time.Duration
 	interval       float64
 }
@@ -189,17 +191,20 @@ func (a *Adaptive) refilled(tokens float64) time.Duration {
 	if a.low >= tokens-rounding {
 		return 0
 	}
+	if a.limit-float64(a.inFlight) < tokens {
+		return Never // the bucket is too small for more side by side
+	}
 	return seconds((tokens - a.low) / documentedRate)
 }
 
 // Send implements Machine.
 func (a *Adaptive) Send(now time.Duration) Ticket {
 	a.advance(now)
-	a.undo = undo{a.lastSend, a.next, a.interval}
 	a.low--
 	a.high--
 	a.inFlight++
 	a.turns++
+	a.undo = undo{a.turns, a.lastSend, a.next, a.interval}
 	a.lastSend = now
 	a.active = now
 	a.waiting = false
@@ -224,7 +229,7 @@ func (a *Adaptive) Cancel(now time.Duration, t Ticket) {
 	a.active = now
 	a.inFlight--
 	a.giveBack()
-	if t.turn == a.turns {
+	if t.turn == a.undo.turn {
 		a.lastSend, a.next, a.interval = a.undo.lastSend, a.undo.next, a.undo.interval
 	}
 	if a.share != nil {
@@ -262,6 +267,7 @@ func (a *Adaptive) Done(now time.Duration, t Ticket, r Report) {
 	now = max(now, a.at)
 	a.active = now
 	a.inFlight--
+	a.undo.turn = 0
 	if a.share != nil {
 		a.share.Done(now, t, r)
 	}
@@ -302,7 +308,7 @@ func (a *Adaptive) refused(now time.Duration, t Ticket, r Report) {
 	a.high = min(a.high, 1+documentedRate*inSeconds(now-t.sent))
 	a.sawOthers(now)
 	a.held = max(a.held, r.holdUntil(now))
-	a.left, a.leftSent = -1, now
+	a.left, a.leftTurn = -1, a.turns // answers under way are older news
 	if a.mode == Shared {
 		a.interval *= refusedStretch
 	} else {
@@ -339,7 +345,7 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 	// Requests of its own that the server may have seen after this one.
 	after := float64(a.inFlight + a.ended - t.ended)
 	a.ended++
-	took := inSeconds(now-t.sent)
+	took := inSeconds(now - t.sent)
 	bottom := remaining - after
 	top := remaining + 1 + documentedRate*took
 	if a.roundTrip == 0 {
@@ -347,9 +353,8 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 	} else {
 		a.roundTrip += smoothing * (took - a.roundTrip)
 	}
-	newest := t.sent >= a.leftSent
-	if newest {
-		a.left, a.leftSent = remaining, t.sent
+	if t.turn > a.leftTurn {
+		a.left, a.leftTurn = remaining, t.turn
 	}
 	if remaining == 0 {
 		a.held = max(a.held, now+refillPause)
@@ -361,7 +366,7 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 		full := remaining >= a.limit-float64(a.probes)-1
 		alone := full || a.trusted || a.wasAlone && !othersSpent
 		a.low, a.high = bottom, top
-		a.left, a.leftSent = remaining, t.sent
+		a.left, a.leftTurn = remaining, t.turn
 		if alone {
 			a.enterAlone(firstWindow)
 			a.consistent++
@@ -436,7 +441,7 @@ func (a *Adaptive) lawAtLeast(now time.Duration, ahead int) time.Duration {
 	// The interval chosen is at least half the average, and the average gives
 	// way by at most a quarter each time.
 	const fall = 1 - averaging/2
-	next := max(a.lastSend+seconds(a.interval/2)-now, 0)
+	next := max(min(a.next, a.lastSend+seconds(a.interval/2))-now, 0)
 	sum, interval := 0.0, a.interval
 	for i := range ahead {
 		if interval <= minInterval {

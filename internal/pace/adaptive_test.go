@@ -1,0 +1,596 @@
+package pace
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	ms      = time.Millisecond
+	second  = time.Second
+	anyTime = 1000 * time.Hour
+)
+
+func ok(remaining int) Report {
+	return Report{Known: true, Spent: SpentYes, Limit: 100, Remaining: remaining}
+}
+
+func refusal(after time.Duration) Report {
+	return Report{Refused: true, Spent: SpentNo, RetryAfter: after}
+}
+
+// exchange sends one attempt as soon as it may and answers it after 100 ms.
+func exchange(m Machine, now time.Duration, r Report) time.Duration {
+	now += m.Ready(now)
+	t := m.Send(now)
+	now += 100 * ms
+	m.Done(now, t, r)
+	return now
+}
+
+// alone returns a machine that knows that it is alone, with the bucket full but
+// for one token, at 100 ms.
+func alone(t *testing.T) (*Adaptive, time.Duration) {
+	a := NewAdaptive(AdaptiveConfig{})
+	now := exchange(a, 0, ok(99))
+	require.Equal(t, Alone, a.Mode())
+	return a, now
+}
+
+// shared returns a machine that knows of others, at 100 ms, with 20 tokens left.
+func shared(t *testing.T) (*Adaptive, time.Duration) {
+	a := NewAdaptive(AdaptiveConfig{})
+	now := exchange(a, 0, ok(20))
+	require.Equal(t, Shared, a.Mode())
+	return a, now
+}
+
+func TestProbesUntilTheFirstAnswer(t *testing.T) {
+	a := NewAdaptive(AdaptiveConfig{})
+	now := time.Duration(0)
+	for range maxProbes {
+		now += a.Ready(now)
+		a.Send(now)
+	}
+	require.Equal(t, 7*probeEvery, now, "the first at once, the others 250 ms apart")
+	require.Equal(t, Never, a.Ready(now+anyTime), "eight outstanding")
+}
+
+func TestFirstAnswerTellsWhetherOthersSpend(t *testing.T) {
+	for remaining, mode := range map[int]Mode{99: Alone, 98: Alone, 97: Shared, 0: Shared} {
+		a := NewAdaptive(AdaptiveConfig{})
+		exchange(a, 0, ok(remaining))
+		require.Equal(t, mode, a.Mode(), "%d left", remaining)
+	}
+}
+
+func TestAloneDoublesEachRoundTripAndKeepsAReserve(t *testing.T) {
+	a, now := alone(t)
+	sent := 1
+	for _, want := range []int{2, 4, 8, 16, 32} {
+		var tickets []Ticket
+		for a.Ready(now) == 0 {
+			tickets = append(tickets, a.Send(now))
+		}
+		require.Len(t, tickets, want)
+		require.Equal(t, Never, a.Ready(now))
+		now += 10 * ms
+		for i, ticket := range tickets {
+			a.Done(now, ticket, ok(100-sent-i-1))
+		}
+		sent += want
+	}
+	n := 0
+	for a.Ready(now) == 0 {
+		a.Send(now)
+		n++
+	}
+	require.Equal(t, 100-sent-int(reserve), n, "two are left")
+	wait := a.Ready(now)
+	require.Positive(t, wait)
+	require.LessOrEqual(t, wait, 200*ms)
+}
+
+func TestTrustedNeedsOneAnswer(t *testing.T) {
+	a := NewAdaptive(AdaptiveConfig{Trusted: true})
+	now := exchange(a, 0, ok(60))
+	n := 0
+	for a.Ready(now) == 0 {
+		a.Send(now)
+		n++
+	}
+	require.Equal(t, 58, n)
+}
+
+func TestShareBoundsItsOwnSpending(t *testing.T) {
+	a := NewAdaptive(AdaptiveConfig{Trusted: true, Share: NewFixed(4, 0.5)})
+	now := exchange(a, 0, ok(99))
+	for range 3 {
+		require.Zero(t, a.Ready(now))
+		a.Send(now)
+	}
+	require.InDelta(t, 1.9*float64(second), float64(a.Ready(now)), 1e3)
+	require.Equal(t, a.Ready(now), a.AtLeast(now, 0))
+	require.InDelta(t, 3.9*float64(second), float64(a.AtLeast(now, 1)), 1e3)
+
+	before := a.share.tokens
+	a.Cancel(now, a.Send(now))
+	require.Equal(t, before, a.share.tokens)
+}
+
+func TestOthersSpendingEndsAlone(t *testing.T) {
+	a, now := alone(t)
+	now = exchange(a, now, ok(98))
+	require.Equal(t, Alone, a.Mode())
+	exchange(a, now, ok(90))
+	require.Equal(t, Shared, a.Mode())
+	require.Equal(t, 91.5, a.high, "90, what one token is cut off, and half a token in 100 ms")
+}
+
+func TestAnswersThatOvertookEachOtherAreNoSignOfOthers(t *testing.T) {
+	a, now := alone(t)
+	first, second := a.Send(now), a.Send(now)
+	now += 50 * ms
+	a.Done(now, second, ok(97)) // the server saw the first before
+	a.Done(now, first, ok(98))
+	require.Equal(t, Alone, a.Mode())
+	require.GreaterOrEqual(t, a.low, 97.0)
+	require.Equal(t, 97.0, a.left, "the newest request counts")
+}
+
+// An answer without headers may be to a request that the server saw after the
+// one whose answer comes next.
+func TestAnswerWithoutHeadersMayHaveSpent(t *testing.T) {
+	a, now := alone(t)
+	low := a.low
+	first, second := a.Send(now), a.Send(now)
+	a.Done(now, second, Report{})
+	require.Equal(t, low-2, a.low)
+	a.Done(now, first, ok(98))
+	require.Equal(t, low-2, a.low, "the second may have been seen after the first")
+	require.Equal(t, Alone, a.Mode())
+}
+
+// xanzy/go-gitlab#909, xanzy/go-gitlab#1659: missing headers were read as a
+// limit of zero.
+func TestAnswersWithoutHeadersChangeNothing(t *testing.T) {
+	for name, r := range map[string]Report{
+		"unknown": {}, "paid": {Spent: SpentYes}, "not paid": {Spent: SpentNo},
+		"no limit": {Known: true, Spent: SpentYes, Remaining: 97},
+	} {
+		a, now := alone(t)
+		exchange(a, now, r)
+		require.Equal(t, Alone, a.Mode(), name)
+		require.Equal(t, 100.0, a.limit, name)
+		require.Zero(t, a.Ready(now+100*ms), name)
+		checkBounds(t, a)
+
+		a = NewAdaptive(AdaptiveConfig{})
+		if r.Known {
+			continue
+		}
+		exchange(a, 0, r)
+		require.Equal(t, Probe, a.Mode(), name)
+	}
+}
+
+func TestUnpaidAttemptGivesItsTokenBack(t *testing.T) {
+	a, now := alone(t)
+	low, high := a.low, a.high
+	a.Done(now, a.Send(now), Report{Spent: SpentNo})
+	require.Equal(t, []float64{low, high}, []float64{a.low, a.high})
+
+	a = NewAdaptive(AdaptiveConfig{})
+	a.Done(0, a.Send(0), Report{Spent: SpentNo})
+	require.Zero(t, a.Ready(0), "the next probe need not wait")
+}
+
+func TestCancelLeavesNoDebt(t *testing.T) {
+	for name, start := range map[string]func(*testing.T) (*Adaptive, time.Duration){"alone": alone, "shared": shared} {
+		a, now := start(t)
+		now += a.Ready(now)
+		require.Zero(t, a.Ready(now), name)
+		before := *a
+		a.Cancel(now, a.Send(now))
+		require.Zero(t, a.Ready(now), name)
+		before.turns, before.undo, before.active = a.turns, a.undo, a.active
+		require.Equal(t, before, *a, name)
+	}
+}
+
+func TestCancelAfterAnAnswerKeepsWhatItTaught(t *testing.T) {
+	a, now := alone(t)
+	first, second := a.Send(now), a.Send(now)
+	a.Done(now, first, ok(50))
+	a.Cancel(now, second)
+	require.Equal(t, Shared, a.Mode())
+	require.Equal(t, targetInterval, a.interval)
+	require.Zero(t, a.Ready(now+anyTime))
+	checkBounds(t, a)
+}
+
+func TestRefusalHoldsEverythingBack(t *testing.T) {
+	for name, start := range map[string]func(*testing.T) (*Adaptive, time.Duration){"alone": alone, "shared": shared} {
+		a, now := start(t)
+		r := refusal(3 * second)
+		r.Jitter = 0.5
+		now = exchange(a, now, r)
+		require.Equal(t, Shared, a.Mode(), name)
+		require.Equal(t, 3250*ms, a.State(now).Held, name)
+		require.GreaterOrEqual(t, a.Ready(now), 3250*ms, name)
+		require.LessOrEqual(t, a.Ready(now), 5*second, name)
+		require.LessOrEqual(t, a.low, 0.0, name)
+
+		now += a.Ready(now)
+		require.Zero(t, a.Ready(now), name)
+		a.Send(now)
+		require.Greater(t, a.Ready(now), 200*ms, "%s: one by one", name)
+	}
+}
+
+func TestRefusalWithoutATimeHoldsForASecond(t *testing.T) {
+	for _, after := range []time.Duration{0, -second} {
+		a, now := alone(t)
+		now = exchange(a, now, refusal(after))
+		require.Equal(t, second, a.State(now).Held)
+	}
+	a, now := alone(t)
+	now = exchange(a, now, refusal(math.MaxInt64))
+	require.Equal(t, maxRetryAfter, a.State(now).Held, "an absurd one does not overflow")
+}
+
+func TestShorterRefusalDoesNotShortenTheHold(t *testing.T) {
+	a, now := alone(t)
+	first, second := a.Send(now), a.Send(now)
+	a.Done(now, first, refusal(10*time.Second))
+	a.Done(now, second, refusal(time.Second))
+	require.Equal(t, 10*time.Second, a.Ready(now))
+}
+
+// gofri/go-github-ratelimit#23: a reset of zero seconds was taken to mean that
+// there is nothing to wait for.
+func TestNothingRemainingPauses(t *testing.T) {
+	for name, m := range map[string]Machine{"adaptive": NewAdaptive(AdaptiveConfig{}), "fixed": NewFixed(100, 100)} {
+		now := exchange(m, 0, ok(0))
+		require.GreaterOrEqual(t, m.Ready(now), 200*ms, name)
+	}
+}
+
+func TestBlockedEmptiesTheBucketAndSendsOneByOne(t *testing.T) {
+	a, now := alone(t)
+	for range 3 {
+		now = exchange(a, now, ok(98))
+	}
+	now = exchange(a, now, Report{Blocked: true})
+	require.LessOrEqual(t, a.low, 0.0)
+	require.Equal(t, 600*ms, a.Ready(now))
+	now += 600 * ms
+	ticket := a.Send(now)
+	require.Equal(t, Never, a.Ready(now+anyTime))
+	a.Done(now, ticket, ok(97))
+	require.Zero(t, a.Ready(now), "the first answer that is not blocked ends it")
+
+	a = NewAdaptive(AdaptiveConfig{})
+	now = exchange(a, 0, Report{Blocked: true})
+	now += a.Ready(now)
+	a.Send(now)
+	require.Equal(t, Never, a.Ready(now+anyTime), "probes too")
+
+	f := NewFixed(10, 1)
+	now = exchange(f, 0, Report{Blocked: true})
+	require.Equal(t, second, f.Ready(now))
+}
+
+func TestChangedLimitIsTakenOver(t *testing.T) {
+	a, now := alone(t)
+	r := ok(45)
+	r.Limit = 50
+	exchange(a, now, r)
+	require.Equal(t, 50.0, a.limit)
+	checkBounds(t, a)
+}
+
+func TestTinyLimitCanBeSentFrom(t *testing.T) {
+	for limit := 1; limit <= 5; limit++ {
+		a := NewAdaptive(AdaptiveConfig{})
+		now := time.Duration(0)
+		for range 100 {
+			now = exchange(a, now, Report{Known: true, Spent: SpentYes, Limit: limit, Remaining: limit - 1})
+			require.LessOrEqual(t, a.Ready(now), 12*second, "limit %d", limit)
+			a.Rest(now)
+		}
+		require.Equal(t, Alone, a.Mode(), "limit %d", limit)
+	}
+}
+
+func TestNoMoreUnderWayThanTheLimit(t *testing.T) {
+	a := NewAdaptive(AdaptiveConfig{Trusted: true})
+	now := exchange(a, 0, ok(99))
+	n := 0
+	for wait := a.Ready(now); wait < Never; wait = a.Ready(now) {
+		now += wait
+		a.Send(now)
+		n++
+	}
+	require.Equal(t, 98, n)
+}
+
+func TestPauseLeadsBackToProbing(t *testing.T) {
+	a, now := alone(t)
+	require.Zero(t, a.Ready(now+10*second))
+	require.Equal(t, Alone, a.Mode())
+
+	require.Zero(t, a.Ready(now+11*second))
+	require.Equal(t, Probe, a.Mode())
+	now = exchange(a, now+11*second, ok(70))
+	require.Equal(t, Shared, a.Mode(), "others have spent in the meantime")
+
+	// A wait is no pause, however long.
+	now = exchange(a, now, refusal(time.Minute))
+	now += a.Ready(now)
+	require.Zero(t, a.Ready(now))
+	require.Equal(t, Shared, a.Mode())
+
+	// It is one when the last waiter has left.
+	now = exchange(a, now, refusal(time.Minute))
+	require.Positive(t, a.Ready(now))
+	a.Rest(now + second)
+	a.Ready(now + 12*second)
+	require.Equal(t, Probe, a.Mode())
+}
+
+// A lone process that paused before the bucket was full again is still alone.
+func TestPauseOnAHalfFullBucketStaysAlone(t *testing.T) {
+	a, now := alone(t)
+	for left := 98; left >= 20; left-- {
+		now += a.Ready(now)
+		ticket := a.Send(now)
+		now += ms
+		a.Done(now, ticket, ok(left))
+	}
+	now += 11 * second
+	require.Zero(t, a.Ready(now))
+	require.Equal(t, Probe, a.Mode())
+	exchange(a, now, ok(int(a.low)-1))
+	require.Equal(t, Alone, a.Mode())
+}
+
+// While one slow request is under way there is no probing after a pause, but
+// neither a burst on what may be stale.
+func TestPauseBesideASlowRequestBeginsSlowly(t *testing.T) {
+	a, now := alone(t)
+	for range 10 {
+		now = exchange(a, now, ok(98))
+	}
+	require.Greater(t, a.window, 10)
+	a.Send(now)
+	now += time.Minute
+	n := 0
+	for a.Ready(now) == 0 {
+		a.Send(now)
+		n++
+	}
+	require.Equal(t, firstWindow, n)
+}
+
+func TestSharedBecomesAloneWhenNobodyElseSpends(t *testing.T) {
+	a, now := shared(t)
+	bucket := &server{limit: 100, rate: 5, tokens: 20, at: now}
+	for a.Mode() == Shared {
+		now += a.Ready(now)
+		now = exchange(a, now, bucket.take(now))
+		require.Less(t, now, 15*second)
+	}
+	require.Greater(t, now, aloneAfter)
+}
+
+func TestClockThatStepsBackIsIgnored(t *testing.T) {
+	a, now := alone(t)
+	before := *a
+	a.Ready(now - 50*ms)
+	require.Equal(t, before.low, a.low)
+	a.Done(now-50*ms, a.Send(now), ok(98))
+	checkBounds(t, a)
+}
+
+func TestAtLeastCountsThoseInFront(t *testing.T) {
+	a, now := alone(t)
+	for range 99 {
+		a.Send(now)
+	}
+	require.LessOrEqual(t, a.AtLeast(now, 0), 200*ms)
+	require.InDelta(t, float64(10*second), float64(a.AtLeast(now, 50)), float64(300*ms))
+
+	// Once answers have shown more tokens than believed, nothing is certain.
+	a.lastGain = now
+	require.Zero(t, a.AtLeast(now, 50))
+	require.Positive(t, a.AtLeast(now+2*time.Minute, 1000))
+
+	// While shared, the law bounds it, until it may be alone again.
+	a, now = shared(t)
+	for range 20 {
+		now = exchange(a, now, ok(0))
+	}
+	require.Greater(t, a.AtLeast(now, 3), a.AtLeast(now, 1))
+	require.Greater(t, a.AtLeast(now, 1), a.AtLeast(now, 0))
+	require.LessOrEqual(t, a.AtLeast(now, 20), aloneAfter)
+	require.Greater(t, a.AtLeast(now, 1000), 100*second)
+
+	a = NewAdaptive(AdaptiveConfig{})
+	require.Zero(t, a.AtLeast(0, 1000), "nothing is known before the first answer")
+}
+
+func TestFixedBucket(t *testing.T) {
+	f := NewFixed(3, 2)
+	for range 3 {
+		require.Zero(t, f.Ready(0))
+		f.Send(0)
+	}
+	require.Equal(t, 500*ms, f.Ready(0))
+	require.Equal(t, 2*second, f.AtLeast(0, 3))
+	require.Equal(t, State{Mode: Static, InFlight: 3}, f.State(0))
+	require.Zero(t, f.Ready(500*ms))
+	require.Equal(t, 250*ms, f.Ready(250*ms), "the clock may step back")
+}
+
+// xanzy/go-gitlab#1837: a small share was cut to a burst of zero.
+func TestFixedBucketOfASmallShare(t *testing.T) {
+	f := NewFixed(1, 0.025)
+	require.Zero(t, f.Ready(0))
+	f.Send(0)
+	require.Equal(t, 40*second, f.Ready(0))
+
+	f = NewFixed(1, math.SmallestNonzeroFloat64)
+	f.Send(0)
+	require.Less(t, f.Ready(0), Never)
+	require.Greater(t, f.Ready(0), anyTime)
+}
+
+func TestFixedBucketComesBackOneByOneAfterARefusal(t *testing.T) {
+	f := NewFixed(50, 5)
+	var tickets []Ticket
+	for range 50 {
+		tickets = append(tickets, f.Send(0))
+	}
+	for _, ticket := range tickets {
+		f.Done(100*ms, ticket, refusal(10*second))
+	}
+	now := 100 * ms
+	require.Equal(t, 10*second, f.Ready(now))
+	require.Equal(t, 10*second, f.AtLeast(now, 0))
+	require.Equal(t, 10200*ms, f.AtLeast(now, 1))
+	now += 10 * second
+	require.Zero(t, f.Ready(now))
+	f.Send(now)
+	require.Equal(t, 200*ms, f.Ready(now))
+}
+
+func TestFixedBucketGivesBackWhatWasNotSpent(t *testing.T) {
+	f := NewFixed(2, 1)
+	for _, end := range []func(Ticket){
+		func(ticket Ticket) { f.Cancel(0, ticket) },
+		func(ticket Ticket) { f.Done(0, ticket, Report{Spent: SpentNo}) },
+	} {
+		end(f.Send(0))
+		require.Equal(t, 2.0, f.tokens)
+		require.Zero(t, f.inFlight)
+	}
+	f.Done(0, f.Send(0), Report{})
+	require.Equal(t, 1.0, f.tokens)
+	f.Rest(0)
+	require.Equal(t, Static, f.Mode())
+}
+
+// play drives a machine by bytes and checks after each step what must always
+// hold.
+func play(t *testing.T, m Machine, script []byte) {
+	next := func() uint64 {
+		var b [8]byte
+		n := copy(b[:], script)
+		script = script[n:]
+		return binary.LittleEndian.Uint64(b[:])
+	}
+	pick := func(n int) int {
+		if len(script) == 0 {
+			return 0
+		}
+		b := int(script[0])
+		script = script[1:]
+		return b % n
+	}
+	var now time.Duration
+	var out []Ticket
+	take := func() Ticket {
+		i := pick(len(out))
+		ticket := out[i]
+		out = append(out[:i], out[i+1:]...)
+		return ticket
+	}
+	must := func(holds bool, what string) {
+		if !holds {
+			t.Fatalf("%s, at %v: %+v", what, now, m)
+		}
+	}
+	for len(script) > 0 {
+		switch op := pick(8); {
+		case op == 0:
+			now += time.Duration(pick(256)) * 10 * ms
+		case op == 1:
+			now += time.Duration(pick(256)) * second
+		case op <= 3:
+			wait := m.Ready(now)
+			must(wait >= 0, "a wait below zero")
+			must(m.AtLeast(now, 0) <= wait, "a lower bound of the wait that was undercut")
+			must(m.AtLeast(now, 0) <= m.AtLeast(now, pick(256)), "a shorter wait behind others")
+			if wait == Never {
+				must(len(out) > 0, "stuck for ever")
+				break
+			}
+			if wait > 0 {
+				if wait > 2*maxRetryAfter || pick(2) == 0 {
+					m.Rest(now)
+					break
+				}
+				now += wait
+				must(m.Ready(now) == 0, "a wait that was too short")
+			}
+			out = append(out, m.Send(now))
+		case len(out) == 0:
+		case op == 4:
+			m.Cancel(now, take())
+		case op == 5:
+			m.Done(now, take(), ok(pick(101)))
+		case op == 6:
+			m.Done(now, take(), Report{Spent: Spent(pick(3)), Blocked: pick(4) == 0})
+		default:
+			kind := pick(8)
+			m.Done(now, take(), Report{
+				Known:      kind&1 != 0,
+				Refused:    kind&2 != 0,
+				Blocked:    kind == 4,
+				Spent:      Spent(pick(3)),
+				Limit:      int(next()),
+				Remaining:  int(next()),
+				RetryAfter: time.Duration(next()),
+				Jitter:     float64(pick(256)) / 256,
+			})
+		}
+		if a, ok := m.(*Adaptive); ok {
+			checkBounds(t, a)
+		}
+		s := m.State(now)
+		must(s.InFlight == len(out), "attempts under way miscounted")
+		must(s.Low <= s.High, "bounds crossed, or not numbers")
+		must(s.Held >= 0, "a hold below zero")
+	}
+}
+
+func machines() []Machine {
+	return []Machine{
+		NewAdaptive(AdaptiveConfig{}),
+		NewAdaptive(AdaptiveConfig{Trusted: true}),
+		NewAdaptive(AdaptiveConfig{Share: NewFixed(5, 1)}),
+		NewFixed(10, 0.5),
+	}
+}
+
+func FuzzMachine(f *testing.F) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 50 {
+		script := make([]byte, r.IntN(2000))
+		for i := range script {
+			script[i] = byte(r.Uint32())
+		}
+		f.Add(script)
+	}
+	f.Fuzz(func(t *testing.T, script []byte) {
+		for _, m := range machines() {
+			play(t, m, script)
+		}
+	})
+}
