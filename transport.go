@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -113,14 +114,16 @@ type attempts struct{}
 func (attempts) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := r.Context().Value(callKey{}).(*call)
 	c.attempt()
-	c.over = http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}
+	c.over.StatusCode, c.over.Body, c.over.Request = http.StatusOK, http.NoBody, r
 	return &c.over, nil
 }
 
 // attempt makes one attempt and leaves what it came to in c.got.
 func (c *call) attempt() {
-	c.afterRefusal = c.got.status == http.StatusTooManyRequests
-	c.got = outcome{}
+	if c.attempts > 0 {
+		c.afterRefusal = c.got.status == http.StatusTooManyRequests
+		c.got = outcome{}
+	}
 	o := &c.got
 	queuedAt := time.Now()
 	var adm admission
@@ -303,7 +306,9 @@ func (c *call) exchange(o *outcome, req *http.Request) {
 	o.status, o.header = resp.StatusCode, resp.Header
 	o.requestID = headerValue(resp.Header, "X-Request-Id")
 	o.rate = readRateLimit(resp.Header, now)
-	o.retryAfter = wait.RetryAfter(resp.Header["Retry-After"], headerValue(resp.Header, "Date"), now)
+	if lines := resp.Header["Retry-After"]; lines != nil {
+		o.retryAfter = wait.RetryAfter(lines, resp.Header.Get("Date"), now)
+	}
 	if c.auth && o.rate.Known() {
 		c.client.setRateLimit(o.rate)
 	}
@@ -322,7 +327,7 @@ func readBody(resp *http.Response) ([]byte, error) {
 	}
 	var r io.Reader = resp.Body
 	size := resp.ContentLength
-	if strings.EqualFold(headerValue(resp.Header, "Content-Encoding"), "gzip") && !resp.Uncompressed {
+	if strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") && !resp.Uncompressed {
 		zr, err := gzip.NewReader(resp.Body)
 		if err == io.EOF {
 			return nil, nil
@@ -334,7 +339,10 @@ func readBody(resp *http.Response) ([]byte, error) {
 	}
 	// One byte more than announced, so that the read that meets the end needs
 	// no more room; a huge announcement is not believed.
-	buf := make([]byte, 0, min(max(size, 511), 1<<20)+1)
+	if size < 0 {
+		size = 511
+	}
+	buf := make([]byte, 0, min(size, 1<<20)+1)
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
@@ -372,12 +380,11 @@ func (c *call) attemptContext(parent context.Context, now time.Time) (context.Co
 func (c *call) newRequest(ctx context.Context, token *Token, extra http.Header) (*http.Request, error) {
 	req := c.client.blank.WithContext(ctx)
 	req.Method, req.URL, req.Host = c.op.method, &c.url, c.url.Host
-	req.Header = make(http.Header, 6)
+	req.Header = maps.Clone(c.header)
 	for k, v := range extra {
-		req.Header[k] = v
-	}
-	for k, v := range c.header {
-		req.Header[k] = v
+		if req.Header[k] == nil {
+			req.Header[k] = v
+		}
 	}
 	if token != nil {
 		req.Header["Authorization"] = token.authorization()
