@@ -29,7 +29,7 @@ const (
 
 	// The waits between two looks into the store, before a random part.
 	firstPoll = 50 * time.Millisecond
-	lastPoll  = time.Second
+	lastPoll  = 250 * time.Millisecond
 
 	// A token is renewed ahead of its expiry by a tenth of its lifetime, and
 	// by no more than maxMargin.
@@ -44,8 +44,10 @@ const (
 
 	// Once the API has refused maxStrikes new tokens in a row, none of which
 	// ever worked, no further one is minted for a pause, which doubles. The
-	// shortest is the time in which the endpoint allows one more mint.
+	// shortest is the time in which the endpoint allows one more mint. A token
+	// counts as new for newTime.
 	maxStrikes   = 2
+	newTime      = 30 * time.Second
 	firstPause   = 10 * time.Second
 	longestPause = time.Minute
 
@@ -112,6 +114,7 @@ type tokenSource struct {
 // heldToken is a token in use.
 type heldToken struct {
 	token  *Token
+	since  time.Time
 	due    time.Time     // when to renew it; zero where its expiry is not known
 	expiry time.Time     // by both clocks
 	margin time.Duration // between due and expiry
@@ -153,8 +156,8 @@ func newStaticTokenSource(value string) *tokenSource {
 // what the endpoint said. It waits no longer than ctx lives, and then returns
 // ctx.Err() as it is.
 //
-// Other errors are those of mint, shared by all who waited, and during a pause
-// a new *APIError with status 401 and no Operation, which the caller fills in.
+// Other errors are those of mint, shared by all who waited for it, and during a
+// pause an *APIError with status 401.
 func (s *tokenSource) get(ctx context.Context) (*Token, error) {
 	for {
 		now := s.now()
@@ -258,10 +261,10 @@ func (s *tokenSource) refused(t *Token) bool {
 	}
 	s.current.Store(nil)
 	s.rememberRefusal(t)
-	if !h.worked.Load() {
-		s.strikes++
+	if h.worked.Load() || reached(now, h.since.Add(newTime)) {
+		return true
 	}
-	if s.strikes < maxStrikes {
+	if s.strikes++; s.strikes < maxStrikes {
 		return true
 	}
 	pause := longestPause
@@ -298,9 +301,10 @@ func (s *tokenSource) join(now time.Time) (*tokenFlight, error) {
 	}
 	if !reached(now, s.pauseUntil) {
 		return nil, &APIError{
+			Operation:  opOAuthToken.name,
 			StatusCode: http.StatusUnauthorized,
 			Code:       CodeHTTPError,
-			Message:    "the API refuses new access tokens (" + strconv.Itoa(s.strikes) + " in a row); no request was sent",
+			Message:    "the API refused the last " + strconv.Itoa(s.strikes) + " new access tokens; the next is minted after a pause",
 			RetryAfter: max(s.pauseUntil.Sub(now), 0),
 		}
 	}
@@ -441,7 +445,7 @@ func (s *tokenSource) rememberRefusal(t *Token) {
 
 // hold works out when t is to be renewed and when it is over, on both clocks.
 func hold(t *Token, now time.Time) *heldToken {
-	h := &heldToken{token: t}
+	h := &heldToken{token: t, since: now}
 	if t.ExpiresAt.IsZero() {
 		return h
 	}

@@ -1,0 +1,456 @@
+package brellium
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// shakyStore is a store with faults, in front of one that works.
+type shakyStore struct {
+	TokenStore
+
+	mu    sync.Mutex
+	fault func(ctx context.Context, call string) error // nil: none
+	calls []string
+}
+
+func newShakyStore() *shakyStore { return &shakyStore{TokenStore: NewMemoryTokenStore()} }
+
+func (s *shakyStore) break_(fault func(ctx context.Context, call string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = fault
+}
+
+func (s *shakyStore) enter(ctx context.Context, call string) error {
+	s.mu.Lock()
+	fault := s.fault
+	s.calls = append(s.calls, call)
+	s.mu.Unlock()
+	time.Sleep(time.Millisecond)
+	if fault == nil {
+		return nil
+	}
+	return fault(ctx, call)
+}
+
+func (s *shakyStore) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.calls)
+}
+
+func (s *shakyStore) Load(ctx context.Context, key string) (*Token, error) {
+	if err := s.enter(ctx, "load"); err != nil {
+		return nil, err
+	}
+	return s.TokenStore.Load(ctx, key)
+}
+
+func (s *shakyStore) Lease(ctx context.Context, key string, ttl time.Duration) (TokenLease, error) {
+	err := s.enter(ctx, "lease")
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.TokenStore.Lease(ctx, key, ttl)
+	if l == nil {
+		var none *shakyLease // an easy mistake of an implementation
+		return none, err
+	}
+	return &shakyLease{l, s}, err
+}
+
+type shakyLease struct {
+	TokenLease
+	store *shakyStore
+}
+
+func (l *shakyLease) Save(ctx context.Context, t *Token) error {
+	if err := l.store.enter(ctx, "save"); err != nil {
+		return err
+	}
+	return l.TokenLease.Save(ctx, t)
+}
+
+func (l *shakyLease) Release(ctx context.Context) error {
+	if err := l.store.enter(ctx, "release"); err != nil {
+		return err
+	}
+	return l.TokenLease.Release(ctx)
+}
+
+var errStoreDown = errors.New("store down")
+
+func down(context.Context, string) error { return errStoreDown }
+
+// hang heeds its context, as a good client of a dead server does.
+func hang(ctx context.Context, _ string) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// notices records what a source says about its store.
+type notices struct {
+	mu  sync.Mutex
+	got []error
+}
+
+func (n *notices) add(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.got = append(n.got, err)
+}
+
+func (n *notices) list() []error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]error(nil), n.got...)
+}
+
+// fleet is a number of clients that share a store.
+func fleet(n int, m *mintery, store TokenStore) (sources []*tokenSource, said []*notices) {
+	for range n {
+		said = append(said, new(notices))
+		sources = append(sources, m.sourceOn(store, said[len(said)-1].add))
+	}
+	return sources, said
+}
+
+func TestTwentyClientsOnOneStoreMintOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &mintery{latency: 500 * time.Millisecond, lifetime: time.Hour}
+		a := new(service)
+		sources, said := fleet(20, m, newShakyStore())
+		requireNone(t, together(200, func(i int) error { return a.call(t.Context(), sources[i%20]) }))
+		assert.Equal(t, 1, m.count())
+
+		// Nor is it more when the token is renewed ahead, or expires unused.
+		time.Sleep(59*time.Minute + 30*time.Second)
+		requireNone(t, together(200, func(i int) error { return a.call(t.Context(), sources[i%20]) }))
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, 2, m.count())
+		for _, s := range sources {
+			token, err := s.get(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, "t2", token.Reveal())
+		}
+		time.Sleep(2 * time.Hour)
+		requireNone(t, together(200, func(i int) error { return a.call(t.Context(), sources[i%20]) }))
+		assert.Equal(t, 3, m.count())
+		assert.Equal(t, 1, m.most)
+
+		// And one for a revocation.
+		a.refuseTokens(func(v string) bool { return v == "t3" })
+		requireNone(t, together(200, func(i int) error { return a.call(t.Context(), sources[i%20]) }))
+		assert.Equal(t, 4, m.count())
+		time.Sleep(3 * time.Second)
+		for _, n := range said {
+			assert.Empty(t, n.list())
+		}
+	})
+}
+
+func TestClientThatComesLaterFindsTheToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &mintery{lifetime: time.Hour}
+		sources, _ := fleet(2, m, NewMemoryTokenStore())
+		_, err := sources[0].get(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		token, err := sources[1].get(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "t1", token.Reveal())
+		assert.Equal(t, 1, m.count())
+	})
+}
+
+func TestStoredTokenThatCannotServeIsReplaced(t *testing.T) {
+	for name, stored := range map[string]*Token{
+		"expired":      NewToken("Bearer", "old", time.Now().Add(-time.Hour*24*365*50)),
+		"zero":         {},
+		"blank":        NewToken("Bearer", "", time.Time{}),
+		"with newline": NewToken("Bearer", "a\nb", time.Time{}),
+		"of other use": NewToken("MAC", "abc", time.Time{}),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := NewMemoryTokenStore()
+			lease, err := store.Lease(t.Context(), "key", time.Second)
+			require.NoError(t, err)
+			require.NoError(t, lease.Save(t.Context(), stored))
+			require.NoError(t, lease.Release(t.Context()))
+			m := &mintery{lifetime: time.Hour}
+			token, err := m.sourceOn(store, nil).get(t.Context())
+			require.NoError(t, err, name)
+			assert.Equal(t, "t1", token.Reveal(), name)
+		})
+	}
+}
+
+func TestStoreThatDiesAndComesBackFailsNoCall(t *testing.T) {
+	for name, fault := range map[string]func(context.Context, string) error{"down": down, "hanging": hang} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &mintery{latency: 100 * time.Millisecond, lifetime: 10 * time.Minute}
+			a, store := new(service), newShakyStore()
+			sources, said := fleet(20, m, store)
+			end := time.Now().Add(time.Hour)
+			go func() {
+				time.Sleep(5 * time.Minute)
+				store.break_(fault)
+				time.Sleep(18 * time.Minute)
+				store.break_(nil)
+			}()
+			requireNone(t, together(20, func(i int) error {
+				for time.Now().Before(end) {
+					start := time.Now()
+					if err := a.call(t.Context(), sources[i]); err != nil {
+						return err
+					}
+					if took := time.Since(start); took > storeCallTime+time.Second {
+						return fmt.Errorf("a call took %v", took)
+					}
+					time.Sleep(time.Second)
+				}
+				return nil
+			}))
+			// Two expiries without a store: one mint a client. Else one for all.
+			assert.LessOrEqual(t, m.count(), 1+2*20+4, name)
+			time.Sleep(5 * time.Second)
+			for _, n := range said {
+				got := n.list()
+				require.Len(t, got, 2, name)
+				assert.Error(t, got[0], name)
+				assert.NoError(t, got[1], name)
+			}
+		})
+	}
+}
+
+func TestStoreThatFailsIsLeftAloneForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &mintery{lifetime: time.Second}
+		store := newShakyStore()
+		store.break_(down)
+		sources, said := fleet(1, m, store)
+		a, start := new(service), time.Now()
+		for time.Since(start) < time.Minute {
+			require.NoError(t, a.call(t.Context(), sources[0]))
+			time.Sleep(100 * time.Millisecond)
+		}
+		assert.LessOrEqual(t, store.count(), 1+int(time.Minute/storePause))
+		assert.Equal(t, []error{errStoreDown}, said[0].list())
+	})
+}
+
+// A call to the store that does not heed its context holds up one call, and
+// takes one goroutine with it, not one each time.
+func TestStoreThatHangsForEverHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &mintery{lifetime: time.Second}
+		store, release := newShakyStore(), make(chan struct{})
+		store.break_(func(context.Context, string) error { <-release; return nil })
+		sources, said := fleet(1, m, store)
+		a, start := new(service), time.Now()
+		require.NoError(t, a.call(t.Context(), sources[0]))
+		assert.Equal(t, storeCallTime, time.Since(start))
+		for time.Since(start) < time.Minute {
+			before := time.Now()
+			require.NoError(t, a.call(t.Context(), sources[0]))
+			assert.Zero(t, time.Since(before))
+			time.Sleep(100 * time.Millisecond)
+		}
+		assert.Equal(t, 1, store.count())
+		assert.Equal(t, []error{errStoreTime}, said[0].list())
+
+		store.break_(nil)
+		close(release)
+		time.Sleep(storePause)
+		require.NoError(t, a.call(t.Context(), sources[0]))
+		time.Sleep(time.Second)
+		assert.Equal(t, []error{errStoreTime, nil}, said[0].list())
+	})
+}
+
+func TestLeaseThatComesTooLateIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &mintery{lifetime: time.Hour}
+		store := newShakyStore()
+		store.break_(func(_ context.Context, call string) error {
+			if call == "lease" {
+				time.Sleep(3 * time.Second)
+			}
+			return nil
+		})
+		sources, _ := fleet(1, m, store)
+		_, err := sources[0].get(t.Context())
+		require.NoError(t, err)
+		time.Sleep(4 * time.Second)
+		lease, err := store.TokenStore.Lease(t.Context(), "key", time.Second)
+		require.NoError(t, err)
+		assert.NotNil(t, lease)
+	})
+}
+
+func TestSavingHoldsNobodyUp(t *testing.T) {
+	for _, broken := range []string{"save", "release"} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &mintery{lifetime: time.Hour}
+			store := newShakyStore()
+			store.break_(func(ctx context.Context, call string) error {
+				if call == broken {
+					return hang(ctx, call)
+				}
+				return nil
+			})
+			sources, said := fleet(1, m, store)
+			start := time.Now()
+			_, err := sources[0].get(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, 3*time.Millisecond, time.Since(start))
+			time.Sleep(3 * time.Second)
+			assert.Len(t, said[0].list(), 1)
+		})
+	}
+}
+
+func TestHolderOfTheLeaseDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &mintery{lifetime: time.Hour}
+		store := NewMemoryTokenStore()
+		lease, err := store.Lease(t.Context(), "key", leaseTime) // never released
+		require.NoError(t, err)
+		sources, said := fleet(20, m, store)
+		start := time.Now()
+		requireNone(t, together(20, func(i int) error { _, err := sources[i].get(t.Context()); return err }))
+		assert.Less(t, time.Since(start), leaseTime+time.Second)
+		assert.Equal(t, 1, m.count())
+		assert.Empty(t, said[0].list())
+
+		// What it still wants to save, it no longer may.
+		require.ErrorIs(t, lease.Save(t.Context(), NewToken("Bearer", "late", time.Time{})), ErrLeaseLost)
+		require.NoError(t, lease.Release(t.Context()))
+		token, err := store.Load(t.Context(), "key")
+		require.NoError(t, err)
+		assert.Equal(t, "t1", token.Reveal())
+	})
+}
+
+// neverLease is a store that breaks its promise to end a lease.
+type neverLease struct{ MemoryTokenStore }
+
+func (*neverLease) Lease(context.Context, string, time.Duration) (TokenLease, error) { return nil, nil }
+
+func TestStoreThatNeverGivesItsLeaseIsDoneWithout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &mintery{lifetime: time.Hour}
+		sources, said := fleet(1, m, new(neverLease))
+		start := time.Now()
+		_, err := sources[0].get(t.Context())
+		require.NoError(t, err)
+		assert.InDelta(t, leaseWait.Seconds(), time.Since(start).Seconds(), 1)
+		assert.Equal(t, []error{errLeaseHeld}, said[0].list())
+	})
+}
+
+func TestLostLeaseIsNoFailureOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &mintery{lifetime: time.Hour}
+		store := newShakyStore()
+		store.break_(func(_ context.Context, call string) error {
+			if call == "save" {
+				return fmt.Errorf("save: %w", ErrLeaseLost)
+			}
+			return nil
+		})
+		sources, said := fleet(1, m, store)
+		token, err := sources[0].get(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "t1", token.Reveal())
+		time.Sleep(time.Second)
+		assert.Empty(t, said[0].list())
+	})
+}
+
+func TestFreshTokenReachesTheOtherClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &mintery{latency: 100 * time.Millisecond, lifetime: time.Hour}
+		a := new(service)
+		sources, _ := fleet(2, m, NewMemoryTokenStore())
+		for _, s := range sources {
+			require.NoError(t, a.call(t.Context(), s))
+		}
+		require.Equal(t, 1, m.count())
+		token, err := sources[0].fresh(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "t2", token.Reveal())
+		synctest.Wait()
+		a.refuseTokens(func(v string) bool { return v == "t1" })
+		for _, s := range sources {
+			require.NoError(t, a.call(t.Context(), s))
+		}
+		assert.Equal(t, 2, m.count())
+	})
+}
+
+func TestFailedMintGivesTheLeaseBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &mintery{err: errBadGateway}
+		store := NewMemoryTokenStore()
+		sources, _ := fleet(2, m, store)
+		_, err := sources[0].get(t.Context())
+		require.Same(t, errBadGateway, err)
+		synctest.Wait()
+		m.fail(nil)
+		start := time.Now()
+		_, err = sources[1].get(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, time.Since(start))
+	})
+}
+
+func TestMemoryTokenStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		var store MemoryTokenStore
+		token, err := store.Load(ctx, "a")
+		require.NoError(t, err)
+		assert.Nil(t, token)
+
+		first, err := store.Lease(ctx, "a", time.Second)
+		require.NoError(t, err)
+		second, err := store.Lease(ctx, "a", time.Second)
+		require.NoError(t, err)
+		assert.Nil(t, second)
+		other, err := store.Lease(ctx, "b", time.Second)
+		require.NoError(t, err)
+		assert.NotNil(t, other, "another key is another lease")
+
+		require.NoError(t, first.Save(ctx, NewToken("Bearer", "one", time.Time{})))
+		require.NoError(t, first.Release(ctx))
+		require.ErrorIs(t, first.Save(ctx, NewToken("Bearer", "two", time.Time{})), ErrLeaseLost)
+
+		second, err = store.Lease(ctx, "a", time.Second)
+		require.NoError(t, err)
+		require.NoError(t, first.Release(ctx)) // ends nobody else's
+		third, err := store.Lease(ctx, "a", time.Second)
+		require.NoError(t, err)
+		assert.Nil(t, third)
+		time.Sleep(time.Second)
+		require.ErrorIs(t, second.Save(ctx, NewToken("Bearer", "three", time.Time{})), ErrLeaseLost)
+		third, err = store.Lease(ctx, "a", time.Second)
+		require.NoError(t, err)
+		assert.NotNil(t, third)
+
+		token, err = store.Load(ctx, "a")
+		require.NoError(t, err)
+		assert.Equal(t, "one", token.Reveal())
+		assert.NotContains(t, fmt.Sprintf("%+v %#v", &store, store.keys["a"]), "one")
+	})
+}
