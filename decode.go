@@ -91,8 +91,8 @@ func isObject(body []byte) bool {
 }
 
 // readEnvelope fills in the type, code, message and request id from e.Body:
-// the API's envelope, or the OAuth form with a string. Without either the code
-// is CodeHTTPError.
+// the API's envelope, or the OAuth form with a string. Without either, or with
+// a code that has not the form of one, the code is CodeHTTPError.
 func readEnvelope(e *APIError) {
 	e.Code = CodeHTTPError
 	var form struct {
@@ -111,16 +111,20 @@ func readEnvelope(e *APIError) {
 	var code string
 	switch {
 	case json.Unmarshal(form.Error, &code) == nil && code != "":
-		e.Code, e.Message = ErrorCode(code), form.Description
+		e.Code, e.Message = readCode(code), form.Description
 	case json.Unmarshal(form.Error, &envelope) == nil && (envelope.Code != "" || envelope.Message != "" || envelope.Type != ""):
-		e.Type, e.Message = envelope.Type, envelope.Message
-		if envelope.Code != "" {
-			e.Code = ErrorCode(envelope.Code)
-		}
+		e.Type, e.Code, e.Message = printable(envelope.Type), readCode(envelope.Code), envelope.Message
 		if e.RequestID == "" {
-			e.RequestID = envelope.RequestID
+			e.RequestID = printable(envelope.RequestID)
 		}
 	}
+}
+
+func readCode(s string) ErrorCode {
+	if s = printable(s); s == "" {
+		return CodeHTTPError
+	}
+	return ErrorCode(s)
 }
 
 // Time is a point in time as the API sends it. What is null, blank, absent or

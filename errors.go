@@ -2,10 +2,8 @@ package brellium
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -71,7 +69,8 @@ const (
 // APIError is an error answer of the API.
 //
 // Error, and every verb of package fmt, give the operation, the status, the
-// code, the server's message and the request id. LogValue and MarshalJSON
+// code, the server's message (on one line, at most 1,000 bytes of it) and the
+// request id. LogValue and MarshalJSON
 // leave the message out, since it may speak of a patient. Header and Body are
 // there to be read by name and never printed.
 type APIError struct {
@@ -102,7 +101,7 @@ type APIError struct {
 func (e *APIError) Error() string {
 	s := "brellium: " + e.Operation + ": " + strconv.Itoa(e.StatusCode) + " " + string(e.Code)
 	if e.Message != "" {
-		s += ": " + e.Message
+		s += ": " + oneLine(e.Message)
 	}
 	if e.RequestID != "" {
 		s += " (request id " + e.RequestID + ")"
@@ -458,144 +457,105 @@ func (e *InterruptedError) outcomeUnknown() bool      { return e.mayHaveRun }
 // gives.
 
 // LogValue gives the operation, status, type, code and request id.
-func (e *APIError) LogValue() slog.Value {
+func (e APIError) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("operation", e.Operation), slog.Int("status", e.StatusCode),
 		slog.String("type", e.Type), slog.String("code", string(e.Code)), slog.String("request_id", e.RequestID))
 }
 
 // LogValue gives the operation and the time of the next attempt.
-func (e *BlockedError) LogValue() slog.Value {
+func (e BlockedError) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("operation", e.Operation), slog.Time("retry_at", e.RetryAt))
 }
 
 // LogValue gives the operation, the attempts, the time taken, the reason, and
 // what is behind it.
-func (e *RetriesExhaustedError) LogValue() slog.Value {
+func (e RetriesExhaustedError) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("operation", e.Operation), slog.Int("attempts", e.Attempts),
 		slog.Duration("elapsed", e.Elapsed), slog.String("reason", string(e.Reason)), slog.Any("last", logError(e.Err)))
 }
 
 // LogValue gives the operation, the reason, and whether the request was sent.
-func (e *ConnectionError) LogValue() slog.Value {
+func (e ConnectionError) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("operation", e.Operation), slog.String("reason", e.Reason), slog.Bool("sent", e.Sent))
 }
 
 // LogValue gives the operation, status, request id and reason.
-func (e *DecodeError) LogValue() slog.Value {
+func (e DecodeError) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("operation", e.Operation), slog.Int("status", e.StatusCode),
 		slog.String("request_id", e.RequestID), slog.String("reason", e.Reason))
 }
 
 // LogValue gives the operation, the reason, and what is behind it.
-func (e *PaginationError) LogValue() slog.Value {
+func (e PaginationError) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("operation", e.Operation), slog.String("reason", e.Reason), slog.Any("last", logError(e.Err)))
 }
 
 // LogValue gives the status and code of the storage host, and what is behind
 // it.
-func (e *UploadError) LogValue() slog.Value {
+func (e UploadError) LogValue() slog.Value {
 	return slog.GroupValue(slog.Int("status", e.StatusCode), slog.String("code", e.Code),
 		slog.Bool("expired", e.Expired), slog.Any("last", logError(e.Err)))
 }
 
 // LogValue gives the operation, the attempts, the context's error, and what is
 // behind it.
-func (e *InterruptedError) LogValue() slog.Value {
+func (e InterruptedError) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("operation", e.Operation), slog.Int("attempts", e.Attempts),
 		slog.String("context", e.Err.Error()), slog.Duration("wait", e.Wait), slog.Any("last", logError(e.Last)))
 }
 
 // LogValue gives the field and the reason.
-func (e *ValidationError) LogValue() slog.Value {
+func (e ValidationError) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("field", e.Field), slog.String("reason", e.Reason))
 }
 
 // Format prints Error under every verb.
-func (e *APIError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
+func (e APIError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
 
 // Format prints Error under every verb.
-func (e *BlockedError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
+func (e BlockedError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
 
 // Format prints Error under every verb.
-func (e *RetriesExhaustedError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
+func (e RetriesExhaustedError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
 
 // Format prints Error under every verb.
-func (e *ConnectionError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
+func (e ConnectionError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
 
 // Format prints Error under every verb.
-func (e *DecodeError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
+func (e DecodeError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
 
 // Format prints Error under every verb.
-func (e *PaginationError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
+func (e PaginationError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
 
 // Format prints Error under every verb.
-func (e *UploadError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
+func (e UploadError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
 
 // Format prints Error under every verb.
-func (e *InterruptedError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
+func (e InterruptedError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
 
 // MarshalJSON encodes what LogValue gives.
-func (e *APIError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
+func (e APIError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
 
 // MarshalJSON encodes what LogValue gives.
-func (e *BlockedError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
+func (e BlockedError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
 
 // MarshalJSON encodes what LogValue gives.
-func (e *RetriesExhaustedError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
+func (e RetriesExhaustedError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
 
 // MarshalJSON encodes what LogValue gives.
-func (e *ConnectionError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
+func (e ConnectionError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
 
 // MarshalJSON encodes what LogValue gives.
-func (e *DecodeError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
+func (e DecodeError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
 
 // MarshalJSON encodes what LogValue gives.
-func (e *PaginationError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
+func (e PaginationError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
 
 // MarshalJSON encodes what LogValue gives.
-func (e *UploadError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
+func (e UploadError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
 
 // MarshalJSON encodes what LogValue gives.
-func (e *InterruptedError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
-
-// formatSafe prints text under any verb; only %q quotes it.
-func formatSafe(s fmt.State, verb rune, text string) {
-	if verb == 'q' {
-		text = strconv.Quote(text)
-	}
-	_, _ = io.WriteString(s, text)
-}
-
-// marshalSafe encodes the allowlisted attributes of v.
-func marshalSafe(v slog.LogValuer) ([]byte, error) { return json.Marshal(attrMap(v.LogValue())) }
-
-func attrMap(v slog.Value) any {
-	v = v.Resolve()
-	if v.Kind() != slog.KindGroup {
-		return v.Any()
-	}
-	m := make(map[string]any, len(v.Group()))
-	for _, a := range v.Group() {
-		m[a.Key] = attrMap(a.Value)
-	}
-	return m
-}
-
-// logError is what may be logged of an error: the allowlist of the first of
-// ours in its tree, or nothing but its type.
-func logError(err error) any {
-	if err == nil {
-		return nil
-	}
-	var v interface {
-		error
-		slog.LogValuer
-	}
-	if errors.As(err, &v) {
-		return v
-	}
-	return fmt.Sprintf("%T", err)
-}
+func (e InterruptedError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
 
 func plural(n int, word string) string {
 	if n == 1 {

@@ -260,13 +260,13 @@ func (c *call) record(queued, took time.Duration) {
 // fillAnswer gives e what the last answer says and may be told.
 func (c *call) fillAnswer(e *Event) {
 	o := &c.got
-	e.StatusCode, e.RequestID, e.RateLimit = o.status, printable(o.requestID), o.rate
+	e.StatusCode, e.RequestID, e.RateLimit = o.status, o.requestID, o.rate
 	e.Verdict, e.Reason = o.verdict, o.reason
 	if o.status >= 300 {
 		var answer APIError
 		answer.Body = o.body
 		readEnvelope(&answer)
-		e.Code = ErrorCode(printable(string(answer.Code)))
+		e.Code = answer.Code
 	}
 }
 
@@ -293,19 +293,4 @@ func (c *Client) limiterMode(mode LimiterMode) bool {
 	changed := c.mode != mode && c.mode != ""
 	c.mode = mode
 	return changed
-}
-
-// printable is s where it has the form of a code or a request id, and else
-// nothing: a server could put anything there.
-func printable(s string) string {
-	if len(s) > 128 {
-		return ""
-	}
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.' || c == ':') {
-			return ""
-		}
-	}
-	return s
 }

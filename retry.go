@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"syscall"
@@ -330,39 +329,4 @@ func callerEnded(ctx context.Context) error {
 		return context.DeadlineExceeded
 	}
 	return nil
-}
-
-// hide makes err fit to be unwrapped to: its chain can be asked with errors.Is
-// and errors.As, yet its text, which may quote a URL, cannot be read. Errors
-// that are known to quote nothing pass as they are.
-func hide(err error) error {
-	for {
-		e, ok := err.(*url.Error)
-		if !ok {
-			break
-		}
-		err = e.Err
-	}
-	switch err {
-	case nil, io.EOF, io.ErrUnexpectedEOF, context.Canceled, context.DeadlineExceeded:
-		return err
-	}
-	if _, ok := err.(syscall.Errno); ok {
-		return err
-	}
-	return &hiddenError{err}
-}
-
-// hiddenError is the cause of a ConnectionError without its text.
-type hiddenError struct{ err error }
-
-func (e *hiddenError) Error() string        { return "cause withheld, since it may quote the request" }
-func (e *hiddenError) Is(target error) bool { return errors.Is(e.err, target) }
-
-// As finds anything in the chain but a *url.Error, whose text is the URL.
-func (e *hiddenError) As(target any) bool {
-	if _, ok := target.(**url.Error); ok {
-		return false
-	}
-	return errors.As(e.err, target)
 }

@@ -304,7 +304,7 @@ func (c *call) exchange(o *outcome, req *http.Request) {
 	}
 	now := time.Now()
 	o.status, o.header = resp.StatusCode, resp.Header
-	o.requestID = headerValue(resp.Header, "X-Request-Id")
+	o.requestID = printable(headerValue(resp.Header, "X-Request-Id"))
 	o.rate = readRateLimit(resp.Header, now)
 	if lines := resp.Header["Retry-After"]; lines != nil {
 		o.retryAfter = wait.RetryAfter(lines, resp.Header.Get("Date"), now)
