@@ -54,7 +54,6 @@ type waiter struct {
 type permit struct {
 	queue      *queue
 	ticket     pace.Ticket
-	sent       time.Duration
 	prev, next *permit
 	ended      bool
 }
@@ -147,7 +146,7 @@ func errWaitTooLong(wait time.Duration) error {
 
 // grant lets one attempt go.
 func (q *queue) grant(now time.Duration) *permit {
-	p := &permit{queue: q, ticket: q.machine.Send(now), sent: now, prev: q.newest}
+	p := &permit{queue: q, ticket: q.machine.Send(now), prev: q.newest}
 	if q.newest == nil {
 		q.oldest = p
 	} else {
@@ -175,7 +174,7 @@ func (q *queue) forget(p *permit) {
 
 // forgetLost ends the permits that nobody will end.
 func (q *queue) forgetLost(now time.Duration) {
-	for q.oldest != nil && now-q.oldest.sent >= lostAfter {
+	for q.oldest != nil && now-q.oldest.ticket.Sent >= lostAfter {
 		p := q.oldest
 		q.forget(p)
 		q.machine.Done(now, p.ticket, pace.Report{})
@@ -251,7 +250,7 @@ func (q *queue) setTimer(now, wait time.Duration) {
 		return
 	}
 	if q.oldest != nil {
-		wait = min(wait, q.oldest.sent+lostAfter-now)
+		wait = min(wait, q.oldest.ticket.Sent+lostAfter-now)
 	}
 	if q.timer == nil {
 		q.timer = time.AfterFunc(wait, q.wake)

@@ -220,7 +220,7 @@ func (a *Adaptive) Send(now time.Duration) Ticket {
 	if a.share != nil {
 		a.share.Send(now)
 	}
-	return Ticket{sent: now, ended: a.ended, turn: a.turns}
+	return Ticket{Sent: now, ended: a.ended, turn: a.turns}
 }
 
 // Cancel implements Machine.
@@ -305,7 +305,7 @@ func (a *Adaptive) refused(now time.Duration, t Ticket, r Report) {
 	a.single = false
 	a.giveBack()
 	a.low = min(a.low, 0)
-	a.high = min(a.high, 1+documentedRate*inSeconds(now-t.sent))
+	a.high = min(a.high, 1+documentedRate*inSeconds(now-t.Sent))
 	a.sawOthers(now)
 	a.held = max(a.held, r.holdUntil(now))
 	a.left, a.leftTurn = -1, a.turns // answers under way are older news
@@ -345,7 +345,7 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 	// Requests of its own that the server may have seen after this one.
 	after := float64(a.inFlight + a.ended - t.ended)
 	a.ended++
-	took := inSeconds(now - t.sent)
+	took := inSeconds(now - t.Sent)
 	bottom := remaining - after
 	top := remaining + 1 + documentedRate*took
 	if a.roundTrip == 0 {

@@ -40,7 +40,7 @@ func (f *Fixed) Send(now time.Duration) Ticket {
 	f.advance(now)
 	f.tokens--
 	f.inFlight++
-	return Ticket{sent: now}
+	return Ticket{Sent: now}
 }
 
 // Cancel implements Machine.

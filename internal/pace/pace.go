@@ -64,7 +64,7 @@ func (r Report) holdUntil(now time.Duration) time.Duration {
 
 // Ticket belongs to one attempt from Send to Done or Cancel.
 type Ticket struct {
-	sent  time.Duration // when it was sent
+	Sent  time.Duration // when it was sent
 	ended int           // how many attempts that may have spent a token had ended by then
 	turn  int           // which send it was
 }
