@@ -330,6 +330,7 @@ type call struct {
 	replayed     bool          // sent again with a new token
 	afterRefusal bool          // the last attempt was a 429
 	mayHaveRun   bool          // a write that may have taken effect
+	doubted      bool          // a write whose outcome was unknown, or is settled by its code
 	started      time.Time     // when the first attempt was sent
 	wait         time.Duration // before the next attempt
 	got          outcome       // of the last attempt

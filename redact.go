@@ -137,7 +137,7 @@ func hide(err error) error {
 		err = e.Err
 	}
 	switch err {
-	case nil, io.EOF, io.ErrUnexpectedEOF, context.Canceled, context.DeadlineExceeded:
+	case nil, io.EOF, io.ErrUnexpectedEOF:
 		return err
 	}
 	if _, ok := err.(syscall.Errno); ok {
@@ -171,7 +171,11 @@ func (e *hiddenError) Temporary() bool {
 	return ok && t.Temporary()
 }
 
-func (e *hiddenError) Is(target error) bool { return errors.Is(e.cause(), target) }
+// Is finds anything but the errors of a context, which speak of the caller's
+// own: here it was another one that ended.
+func (e *hiddenError) Is(target error) bool {
+	return target != context.Canceled && target != context.DeadlineExceeded && errors.Is(e.cause(), target)
+}
 
 // As finds an error that is asked for by its type, such as one of the caller's
 // own transport, and gives the usual ones of package net without the words

@@ -1,6 +1,7 @@
 package brellium
 
 import (
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -88,16 +90,21 @@ func certificate(err error) bool {
 // provesNotSent reports whether err alone shows that nothing was sent. It
 // serves transports that make no use of httptrace.
 func provesNotSent(err error) bool {
-	if e, ok := asType[*net.OpError](err); ok && e.Op == "dial" || errors.Is(err, ErrNotSendable) {
+	if e, ok := asType[*net.OpError](err); ok && e.Op == "dial" {
 		return true
 	}
 	if _, ok := asType[*net.DNSError](err); ok {
 		return true
 	}
-	if _, ok := asType[tls.RecordHeaderError](err); ok {
-		return true
-	}
-	return certificate(err) || strings.Contains(err.Error(), "TLS handshake")
+	return certificate(err) || handshake(err)
+}
+
+// handshake reports whether err is of a TLS handshake that the other side did
+// not take part in. net/http's timeout of one has no type of its own.
+func handshake(err error) bool {
+	e, ok := asType[tls.RecordHeaderError](err)
+	return ok && e.Conn != nil || errors.Is(err, http.ErrSchemeMismatch) ||
+		strings.HasSuffix(err.Error(), "net/http: TLS handshake timeout")
 }
 
 // describe names the failure behind o in a short fixed text, which quotes
@@ -118,6 +125,8 @@ func describe(o *outcome) string {
 		return "the transport refused to send"
 	case certificate(err):
 		return "the server's certificate does not verify"
+	case handshake(err):
+		return "the TLS handshake failed"
 	case errors.Is(err, errTooLarge):
 		return errTooLarge.Error()
 	case o.replayStopped:
@@ -128,6 +137,8 @@ func describe(o *outcome) string {
 		return "the answer was cut off"
 	case errors.Is(err, io.EOF):
 		return "connection closed before an answer"
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
+		return "the answer was damaged"
 	}
 	if e, ok := asType[net.Error](err); ok && e.Timeout() {
 		return "network timeout"
@@ -202,12 +213,9 @@ func (c *call) decide() (repeat bool) {
 func (c *call) nextWait(o *outcome) time.Duration {
 	jitter := time.Duration(rand.Float64() * float64(retryJitter))
 	switch {
-	case o.retryAfter > 0:
+	case o.retryAfter > 0 && o.status >= 300:
 		return o.retryAfter + jitter
 	case o.status == http.StatusTooManyRequests:
-		if reset := o.rate.Reset; reset > 0 && reset < 24*time.Hour {
-			return reset + jitter
-		}
 		return time.Second + jitter
 	}
 	return wait.Backoff(c.repeats, rand.Float64())
@@ -215,17 +223,17 @@ func (c *call) nextWait(o *outcome) time.Duration {
 
 // failure builds the typed error of an attempt, nil for success.
 func (c *call) failure(o *outcome) error {
-	if o.verdict == VerdictUnknown && c.op.write && !settledByCode(c.op, o) {
-		c.mayHaveRun = true
+	if o.verdict == VerdictUnknown && c.op.write {
+		c.doubted = true
+		c.mayHaveRun = c.mayHaveRun || !settledByCode(c.op, o)
 	}
 	switch {
 	case o.admission != nil:
 		return o.admission
 	case o.verdict == VerdictDone:
 		return nil
-	case o.verdict == VerdictRejected && o.status == http.StatusNotFound && c.op.goneIsDone && c.mayHaveRun:
+	case o.verdict == VerdictRejected && o.status == http.StatusNotFound && c.op.goneIsDone && c.doubted:
 		o.verdict, o.reason = VerdictDone, "gone after a repeat"
-		c.mayHaveRun = false
 		return nil
 	case o.verdict == VerdictGivenUp:
 		if o.maySent() && c.op.write {
@@ -236,7 +244,7 @@ func (c *call) failure(o *outcome) error {
 		return &BlockedError{Operation: c.op.name, RetryAt: o.retryAt, mayHaveRun: c.mayHaveRun}
 	case errors.Is(o.err, errTooLarge):
 		return c.decodeError(o.reason)
-	case o.status >= 300:
+	case o.status >= 300 || o.status > 0 && o.status < 200:
 		e := &APIError{
 			Operation: c.op.name, StatusCode: o.status, RequestID: o.requestID,
 			RetryAfter: o.retryAfter, RateLimit: o.rate, Header: o.header, Body: o.body, mayHaveRun: c.mayHaveRun,
@@ -244,8 +252,12 @@ func (c *call) failure(o *outcome) error {
 		readEnvelope(e)
 		return e
 	}
+	cause := o.err
+	if o.timedOut { // context.DeadlineExceeded would speak of the caller's own
+		cause = os.ErrDeadlineExceeded
+	}
 	return &ConnectionError{
-		Operation: c.op.name, Reason: o.reason, Sent: o.maySent(), Err: hide(o.err),
+		Operation: c.op.name, Reason: o.reason, Sent: o.maySent(), Err: hide(cause),
 		mayHaveRun: c.mayHaveRun, final: o.verdict == VerdictNotSendable, timeout: o.timedOut,
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/brellium/brellium-go/internal/wait"
@@ -76,7 +75,7 @@ func (o *outcome) maySent() bool {
 	if o.status != 0 {
 		return true
 	}
-	if o.admission != nil {
+	if o.admission != nil || errors.Is(o.err, ErrNotSendable) {
 		return false
 	}
 	if o.traced {
@@ -118,12 +117,10 @@ func (attempts) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &c.over, nil
 }
 
-// attempt makes one attempt and leaves what it came to in c.got.
+// attempt makes one attempt and leaves what it came to in c.got. Where it is
+// not even begun, the last answer stays there.
 func (c *call) attempt() {
-	if c.attempts > 0 {
-		c.afterRefusal = c.got.status == http.StatusTooManyRequests
-		c.got = outcome{}
-	}
+	c.afterRefusal = c.got.status == http.StatusTooManyRequests
 	o := &c.got
 	queuedAt := time.Now()
 	var adm admission
@@ -156,33 +153,35 @@ func (c *call) admit(adm *admission) error {
 		defer cancel()
 	}
 	for {
-		err := c.admitOnce(ctx, adm)
-		if err == nil && (c.guard == nil || c.guard.current(adm.pass)) {
-			return nil
-		}
-		// Nothing was sent; and where a block began or ended in the queue,
-		// the attempt starts over under its rules.
-		c.release(adm, LimiterAnswer{Spent: SpentNo}, blockSilent)
-		if err != nil {
+		if admitted, err := c.admitOnce(ctx, adm); err != nil {
 			return c.admissionError(ctx, err)
+		} else if admitted {
+			return nil
 		}
 	}
 }
 
-func (c *call) admitOnce(ctx context.Context, adm *admission) (err error) {
+// admitOnce reports false where a block began or ended while the attempt
+// waited, which then starts over under its rules.
+func (c *call) admitOnce(ctx context.Context, adm *admission) (admitted bool, err error) {
 	*adm = admission{}
+	defer func() { // also when a limiter panics
+		if !admitted {
+			c.release(adm, LimiterAnswer{Spent: SpentNo}, blockSilent)
+		}
+	}()
 	if err = callerEnded(ctx); err != nil {
-		return err
+		return false, err
 	}
 	if c.guard != nil {
 		if adm.pass, err = c.guard.enter(ctx, c.op.name, c.auth); err != nil {
-			return err
+			return false, err
 		}
 		adm.entered = true
 	}
 	if c.auth { // before queueing, so that a mint holds no place in the queue
 		if _, err = c.client.tokens.get(ctx); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if c.slots != nil {
@@ -190,18 +189,32 @@ func (c *call) admitOnce(ctx context.Context, adm *admission) (err error) {
 		case c.slots <- struct{}{}:
 			adm.slot = true
 		case <-ctx.Done():
-			return ctx.Err()
+			return false, ctx.Err()
 		}
 	}
 	if c.limiter != nil {
 		if adm.permit, err = c.limiter.Acquire(ctx); err != nil {
-			return err
+			return false, limiterError(ctx, err)
 		}
 	}
 	if c.auth { // and again, since it may have expired in the queue
-		adm.token, err = c.client.tokens.get(ctx)
+		if adm.token, err = c.client.tokens.get(ctx); err != nil {
+			return false, err
+		}
 	}
-	return err
+	return c.guard == nil || c.guard.current(adm.pass), nil
+}
+
+// limiterError makes the error of a limiter, which may be the caller's own,
+// one that the call can tell from a token's.
+func limiterError(ctx context.Context, err error) error {
+	if _, ok := err.(*InterruptedError); ok {
+		return err
+	}
+	if _, ok := ctx.Deadline(); ok && errors.Is(err, context.DeadlineExceeded) {
+		return &InterruptedError{Err: context.DeadlineExceeded}
+	}
+	return &ConnectionError{Reason: "the rate limiter failed", Err: hide(err)}
 }
 
 // release gives back what adm holds, with what the attempt said.
@@ -241,6 +254,16 @@ func (c *call) admissionError(ctx context.Context, err error) error {
 	if c.attempts > 0 && callerEnded(ctx) != nil {
 		return c.exhausted(ExhaustedTotalTime)
 	}
+	switch e := err.(type) { // those that are this call's alone
+	case *APIError:
+		if e.Operation == "" {
+			e.Operation = c.op.name
+		}
+	case *ConnectionError:
+		if e.Operation == "" {
+			e.Operation = c.op.name
+		}
+	}
 	return withOutcome(err, c.mayHaveRun)
 }
 
@@ -249,6 +272,8 @@ func (c *call) send(o *outcome, adm *admission, queuedAt time.Time) {
 	sentAt := time.Now()
 	if c.attempts == 0 {
 		c.started = sentAt
+	} else {
+		*o = outcome{}
 	}
 	c.attempts++
 	o.token = adm.token
@@ -261,7 +286,7 @@ func (c *call) send(o *outcome, adm *admission, queuedAt time.Time) {
 	ctx, extra := c.observeAttempt()
 	ctx, cancel := c.attemptContext(ctx, sentAt)
 	defer cancel()
-	t := newSendTrace(c.op.method, cancel)
+	t := newSendTrace(cancel)
 	req, err := c.newRequest(httptrace.WithClientTrace(ctx, &t.ClientTrace), adm.token, extra)
 	if err != nil {
 		o.err, o.traced = err, true // the body could not be opened: never sent
@@ -270,9 +295,10 @@ func (c *call) send(o *outcome, adm *admission, queuedAt time.Time) {
 	}
 	if o.err != nil {
 		o.timedOut = ctx.Err() == context.DeadlineExceeded
-		o.replayStopped = t.replayStopped.Load()
-		o.traced = o.traced || t.traced.Load()
-		o.written = t.written.Load() || (t.connected.Load() && ctx.Err() != nil)
+		t.tell(o, ctx.Err() != nil)
+		if _, ok := c.client.base.(*http.Transport); ok {
+			o.traced = true // it always tells, so that its silence tells too
+		}
 		if o.status < 300 { // else the answer is known all the same
 			o.callerEnded = callerEnded(c.Context)
 		}
@@ -286,8 +312,8 @@ func (c *call) send(o *outcome, adm *admission, queuedAt time.Time) {
 	case o.status != 0:
 		news = blockLifted
 	}
-	if c.auth && o.status != 0 && o.status != http.StatusUnauthorized {
-		c.client.tokens.accepted(adm.token)
+	if c.auth && o.status != http.StatusUnauthorized && (o.verdict == VerdictDone || o.rate.Known()) {
+		c.client.tokens.accepted(adm.token) // the API said so, not a gateway in its place
 	}
 }
 
@@ -309,10 +335,17 @@ func (c *call) exchange(o *outcome, req *http.Request) {
 	if lines := resp.Header["Retry-After"]; lines != nil {
 		o.retryAfter = wait.RetryAfter(lines, resp.Header.Get("Date"), now)
 	}
+	if o.status == http.StatusTooManyRequests && o.retryAfter == 0 && o.rate.Reset < 24*time.Hour {
+		o.retryAfter = o.rate.Reset
+	}
 	if c.auth && o.rate.Known() {
 		c.client.setRateLimit(o.rate)
 	}
-	if resp.Body != nil {
+	switch {
+	case resp.Body == nil:
+	case o.status < 200: // a connection that has changed hands has no end to read to
+		_ = resp.Body.Close()
+	default:
 		o.body, o.err = readBody(resp)
 	}
 }
@@ -347,14 +380,14 @@ func readBody(resp *http.Response) ([]byte, error) {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		switch {
-		case err == io.EOF:
-			return buf[:min(len(buf), limit)], nil
-		case err != nil:
-			return buf[:min(len(buf), limit)], err
 		case len(buf) > limit && limit == maxErrorBody:
 			return buf[:limit], nil
 		case len(buf) > limit:
 			return nil, errTooLarge
+		case err == io.EOF:
+			return buf, nil
+		case err != nil:
+			return buf, err
 		case len(buf) == cap(buf):
 			buf = append(buf, 0)[:len(buf)]
 		}
@@ -405,43 +438,67 @@ func (c *call) newRequest(ctx context.Context, token *Token, extra http.Header) 
 // the transport's goroutines.
 type sendTrace struct {
 	httptrace.ClientTrace
-	cancel     context.CancelFunc
-	replayable bool // net/http sends the method again on its own
+	cancel context.CancelFunc
 
-	traced, connected, written, http2, replayStopped atomic.Bool
+	mu            sync.Mutex
+	addr          string // where it connected last
+	traced        bool
+	connected     bool
+	written       bool
+	replayStopped bool
 }
 
-func newSendTrace(method string, cancel context.CancelFunc) *sendTrace {
-	t := &sendTrace{cancel: cancel, replayable: method == http.MethodGet || method == http.MethodHead}
+func newSendTrace(cancel context.CancelFunc) *sendTrace {
+	t := &sendTrace{cancel: cancel}
 	t.GetConn, t.GotConn, t.WroteHeaders = t.getConn, t.gotConn, t.wroteHeaders
 	return t
 }
 
-// getConn comes a second time when net/http sends a request again on its own.
-// Over HTTP/1 it does so with a write only where not a byte went out, which is
-// fine. Every other replay is stopped, since it would be an attempt that
-// nobody counts, paces or decides on, and over HTTP/2 perhaps a second write.
-func (t *sendTrace) getConn(string) {
-	if t.written.Load() {
-		if t.replayable || t.http2.Load() {
-			t.replayStopped.Store(true)
-			t.cancel()
-			return
-		}
-		t.written.Store(false)
+// getConn comes again when a transport sends a request once more on its own,
+// as net/http does after some failures, over HTTP/2 even with a write that may
+// have run. Once the headers are out that is stopped: it would be an attempt
+// that nobody counts, paces or decides on. A connection to another address is
+// the business of a transport that asks something else first.
+func (t *sendTrace) getConn(addr string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.written && t.addr == addr {
+		t.stopReplay()
 	}
-	t.connected.Store(false)
-	t.traced.Store(true)
+	t.traced, t.connected, t.addr = true, false, addr
 }
 
-func (t *sendTrace) gotConn(info httptrace.GotConnInfo) {
-	if conn, ok := info.Conn.(*tls.Conn); ok {
-		t.http2.Store(conn.ConnectionState().NegotiatedProtocol == "h2")
+// gotConn also comes without a getConn, for some connections over HTTP/2 that
+// another request has opened.
+func (t *sendTrace) gotConn(httptrace.GotConnInfo) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.written && t.connected {
+		t.stopReplay()
 	}
-	t.connected.Store(true)
+	t.traced, t.connected = true, true
 }
 
-func (t *sendTrace) wroteHeaders() { t.written.Store(true) }
+func (t *sendTrace) wroteHeaders() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.written = true
+}
+
+func (t *sendTrace) stopReplay() {
+	t.replayStopped = true
+	t.cancel()
+}
+
+// tell says in o what was noted. Where the attempt's context has ended, a
+// connection may be writing still.
+func (t *sendTrace) tell(o *outcome, ended bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o.traced = o.traced || t.traced
+	o.written = t.written || (t.connected && ended)
+	o.replayStopped = t.replayStopped
+}
 
 // limiterAnswer is what the attempt tells the limiter.
 func (o *outcome) limiterAnswer() LimiterAnswer {
