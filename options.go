@@ -76,6 +76,8 @@ type timing struct {
 	forced         bool
 	attemptTimeout time.Duration
 	totalTimeout   time.Duration
+	// idleTimeout ends an attempt that stands still; 0 means never.
+	idleTimeout time.Duration
 }
 
 // callConfig collects what the options of one call said, on top of the

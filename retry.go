@@ -54,6 +54,8 @@ func judgeLost(o *outcome) (Verdict, string) {
 	switch {
 	case o.callerEnded != nil:
 		return VerdictGivenUp, "the caller's context ended"
+	case errors.Is(o.err, errDone):
+		return VerdictDone, reason
 	case errors.Is(o.err, errTooLarge):
 		return VerdictRejected, reason
 	case errors.Is(o.err, ErrNotSendable), !o.maySent() && notSendable(o.err):
@@ -111,6 +113,9 @@ func handshake(err error) bool {
 // nothing that a transport may have put into its error.
 func describe(o *outcome) string {
 	err := o.err
+	if e, ok := asType[*bodyError](err); ok {
+		return e.reason
+	}
 	if e, ok := asType[syscall.Errno](err); ok {
 		return e.Error() // "connection refused", "connection reset by peer", …
 	}
@@ -121,6 +126,8 @@ func describe(o *outcome) string {
 		return "the host name could not be looked up"
 	}
 	switch {
+	case err == errDone, err == errIdle:
+		return err.Error()
 	case errors.Is(err, ErrNotSendable):
 		return "the transport refused to send"
 	case certificate(err):

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brellium/brellium-go/internal/wait"
@@ -86,10 +87,30 @@ func (o *outcome) maySent() bool {
 
 // payload is a request's body, opened anew for each attempt.
 type payload struct {
+	// open's error ends the call, since a repeat would not help: errDone says
+	// that nothing is left to send, and a bodyError what is wrong.
 	open        func() (io.ReadCloser, error)
 	size        int64
 	contentType []string
+	// position is how much of the body that was opened last has been read. An
+	// idle timeout needs it.
+	position func() int64
 }
+
+// bodyError says that a request's body cannot be read as it was announced.
+type bodyError struct {
+	reason string // a fixed text
+	err    error
+}
+
+func (e *bodyError) Error() string        { return e.reason }
+func (e *bodyError) Unwrap() error        { return e.err }
+func (e *bodyError) Is(target error) bool { return target == ErrNotSendable }
+
+var (
+	errDone = errors.New("nothing is left to send")
+	errIdle = errors.New("nothing moved within the idle timeout")
+)
 
 var jsonContentType = []string{"application/json"}
 
@@ -291,10 +312,16 @@ func (c *call) send(o *outcome, adm *admission, queuedAt time.Time) {
 	if err != nil {
 		o.err, o.traced = err, true // the body could not be opened: never sent
 	} else {
+		if c.timing.idleTimeout > 0 {
+			go c.watchIdle(ctx, t)
+		}
 		c.exchange(o, req)
 	}
 	if o.err != nil {
 		o.timedOut = ctx.Err() == context.DeadlineExceeded
+		if t.idle.Load() {
+			o.err, o.timedOut = errIdle, true
+		}
 		t.tell(o, ctx.Err() != nil)
 		if _, ok := c.client.base.(*http.Transport); ok {
 			o.traced = true // it always tells, so that its silence tells too
@@ -408,6 +435,29 @@ func (c *call) attemptContext(parent context.Context, now time.Time) (context.Co
 	return context.WithTimeout(parent, limit)
 }
 
+// watchIdle ends an attempt whose body has stood still for the idle timeout, be
+// it that the server takes no more of it or that it does not answer. It looks
+// four times within one, and returns when the attempt has ended.
+func (c *call) watchIdle(ctx context.Context, t *sendTrace) {
+	const looks = 4
+	ticker := time.NewTicker(max(c.timing.idleTimeout/looks, 1))
+	defer ticker.Stop()
+	for at, still := c.payload.position(), 0; still < looks; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if now := c.payload.position(); now != at {
+			at, still = now, 0
+		} else {
+			still++
+		}
+	}
+	t.idle.Store(true)
+	t.cancel()
+}
+
 // newRequest builds the request of one attempt, with a header and a body of
 // its own: an earlier attempt's may still be in the transport's hands.
 func (c *call) newRequest(ctx context.Context, token *Token, extra http.Header) (*http.Request, error) {
@@ -415,7 +465,7 @@ func (c *call) newRequest(ctx context.Context, token *Token, extra http.Header) 
 	req.Method, req.URL, req.Host = c.op.method, &c.url, c.url.Host
 	req.Header = maps.Clone(c.header)
 	for k, v := range extra {
-		if req.Header[k] == nil {
+		if c.guard != nil && req.Header[k] == nil { // nothing for a storage host
 			req.Header[k] = v
 		}
 	}
@@ -439,6 +489,7 @@ func (c *call) newRequest(ctx context.Context, token *Token, extra http.Header) 
 type sendTrace struct {
 	httptrace.ClientTrace
 	cancel context.CancelFunc
+	idle   atomic.Bool // the attempt was ended by watchIdle
 
 	mu            sync.Mutex
 	addr          string // where it connected last
