@@ -129,10 +129,7 @@ func NewClient(opts ...ClientOption) (*Client, error) {
 		},
 		Backoff: func(_, _ time.Duration, _ int, resp *http.Response) time.Duration {
 			c := resp.Request.Context().Value(callKey{}).(*call)
-			c.tell(EventWait, func(e *Event) {
-				c.fillAnswer(e)
-				e.Attempt, e.Wait = c.attempts, c.wait
-			})
+			c.tellWait()
 			return c.wait
 		},
 		ErrorHandler: func(_ *http.Response, err error, _ int) (*http.Response, error) { return nil, err },
@@ -470,10 +467,7 @@ func encode(body any) ([]byte, error) {
 // run sends a call through the retry layer and settles what is told of it.
 func (c *Client) run(call *call) error {
 	begun := time.Now()
-	observed := c.observers.on()
-	if observed {
-		call.Context = c.observers.tell(call.Context, call.event(EventCallStart))
-	}
+	call.tellStart()
 	_, err := c.retry.Do(&retryablehttp.Request{Request: c.blank.WithContext(call)})
 	if err != nil && call.err == nil { // the context ended in a wait
 		call.err = call.interrupted(err)
@@ -482,8 +476,6 @@ func (c *Client) run(call *call) error {
 		o := &call.got
 		r.StatusCode, r.Header, r.RequestID, r.RateLimit = o.status, o.header, o.requestID, o.rate
 	}
-	if observed {
-		call.tellEnd(begun)
-	}
+	call.tellEnd(begun)
 	return call.err
 }

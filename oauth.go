@@ -66,18 +66,10 @@ func (c *Client) setUpTokens(cfg *clientConfig) error {
 	c.mintLimiter = limiter
 	c.credentials = credentials{id: cfg.clientID, secret: cfg.clientSecret}
 	c.tokens = newTokenSource(tokenSourceConfig{
-		mint:  c.mint,
-		store: cfg.tokenStore,
-		key:   tokenKey(c.baseURL.String(), cfg.clientID.reveal(), cfg.clientSecret.reveal()),
-		notify: func(err error) {
-			if c.observers.on() {
-				state := "works"
-				if err != nil {
-					state = "fails"
-				}
-				c.observers.tell(context.Background(), Event{Kind: EventTokenStore, Mode: state})
-			}
-		},
+		mint:   c.mint,
+		store:  cfg.tokenStore,
+		key:    tokenKey(c.baseURL.String(), cfg.clientID.reveal(), cfg.clientSecret.reveal()),
+		notify: c.observers.tellTokenStore,
 	})
 	return nil
 }

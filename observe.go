@@ -2,6 +2,8 @@ package brellium
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -44,8 +46,7 @@ type Attempt struct {
 	Reason string
 	// RequestID is the x-request-id of the answer.
 	RequestID string
-	// Backoff is the wait before this attempt that the attempt before it
-	// asked for.
+	// Backoff is the wait that the attempt before this one led to.
 	Backoff time.Duration
 	// Queued is the time spent after that waiting for a token, for a free
 	// place and for the rate limit.
@@ -54,7 +55,9 @@ type Attempt struct {
 	Duration time.Duration
 }
 
-// Response is the HTTP side of a call, filled by WithResponseInto.
+// Response is the HTTP side of a call, filled by WithResponseInto. Printed,
+// logged or encoded it gives its status, request id and number of attempts;
+// Header is there to be read by name.
 type Response struct {
 	// StatusCode is the status of the last answer, 0 without one.
 	StatusCode int
@@ -68,13 +71,26 @@ type Response struct {
 	Attempts []Attempt
 }
 
+// LogValue gives the status, the request id, what remains of the rate limit,
+// and the number of attempts.
+func (r Response) LogValue() slog.Value {
+	return slog.GroupValue(facts{status: r.StatusCode, requestID: r.RequestID, rate: r.RateLimit, attempts: len(r.Attempts)}.attrs()...)
+}
+
+// Format prints what LogValue gives, under every verb.
+func (r Response) Format(s fmt.State, verb rune) { formatAttrs(s, verb, "brellium.Response", r) }
+
+// MarshalJSON encodes what LogValue gives.
+func (r Response) MarshalJSON() ([]byte, error) { return marshalSafe(r) }
+
 // EventKind names what an Event tells.
 type EventKind string
 
 const (
 	// EventCallStart: a call begins.
 	EventCallStart EventKind = "call start"
-	// EventAttemptStart: an attempt is about to be sent.
+	// EventAttemptStart: an attempt is about to be sent. It is told while the
+	// attempt holds its place in the rate limit, so the answer should be quick.
 	EventAttemptStart EventKind = "attempt start"
 	// EventAttempt: an attempt has ended.
 	EventAttempt EventKind = "attempt"
@@ -83,12 +99,28 @@ const (
 	// EventCallEnd: a call has ended. Verdict is VerdictDone where it
 	// succeeded.
 	EventCallEnd EventKind = "call end"
-	// EventBlock: a bare 403 has put the client on watch, or stopped it.
+	// EventBlock: a bare 403 has put the client on watch or stopped it, or
+	// that is over. Mode says which.
 	EventBlock EventKind = "block"
-	// EventLimiterMode: the limiter has changed its mode.
+	// EventLimiterMode: the limiter's mode is known for the first time, or
+	// has changed.
 	EventLimiterMode EventKind = "limiter mode"
 	// EventTokenStore: the token store has begun to fail, or works again.
 	EventTokenStore EventKind = "token store"
+)
+
+// The values of Event.Mode of an EventBlock and an EventTokenStore.
+const (
+	// BlockWatch: calls go one at a time until one of them is let through.
+	BlockWatch = "watch"
+	// BlockStopped: nothing is sent until Event.RetryAt.
+	BlockStopped = "stopped"
+	// BlockOver: a call was let through.
+	BlockOver = "over"
+	// TokenStoreFails: the client mints tokens without the store.
+	TokenStoreFails = "fails"
+	// TokenStoreWorks: the store is in use again.
+	TokenStoreWorks = "works"
 )
 
 // Event is one fact about a call, as an Observer is told it. Only what is
@@ -104,6 +136,9 @@ type Event struct {
 	// PathTemplate is the path with its placeholder, such as
 	// "/v2/audits/{audit_id}"; it is empty for Client.Do.
 	PathTemplate string
+	// Host is the host, with its port where one was given, of the client's
+	// base URL. It is empty for an upload, which goes elsewhere.
+	Host string
 	// Attempt counts from 1. On EventCallEnd it is the number of attempts.
 	Attempt int
 	// StatusCode is the answer's status, 0 without an answer.
@@ -112,33 +147,107 @@ type Event struct {
 	Code ErrorCode
 	// RequestID is the x-request-id of the answer.
 	RequestID string
-	// Verdict and Reason say what an attempt, or the call, came to.
+	// Verdict and Reason say what an attempt, or the call, came to. Reason is
+	// a short text of this package's own.
 	Verdict Verdict
 	Reason  string
 	// Wait is how long the call is about to wait (EventWait), or has waited
-	// before this attempt, in the queue included (EventAttempt).
+	// because of the attempt before this one (EventAttempt).
 	Wait time.Duration
-	// Duration is how long the attempt, or the call, took.
+	// Queued is the time spent before this attempt waiting for a token, for a
+	// free place and for the rate limit (EventAttempt).
+	Queued time.Duration
+	// Duration is how long the attempt took from sending to the last byte of
+	// its answer (EventAttempt), or the call with all its waits (EventCallEnd).
 	Duration time.Duration
 	// RateLimit is what the answer's headers said.
 	RateLimit RateLimit
 	// RetryAt is when a stopped client sends again (EventBlock).
 	RetryAt time.Time
-	// Mode is the limiter's new mode (EventLimiterMode), or the token store's
-	// state (EventTokenStore).
+	// Mode is the limiter's new mode (EventLimiterMode, see LimiterMode), one
+	// of BlockWatch, BlockStopped and BlockOver (EventBlock), or one of
+	// TokenStoreFails and TokenStoreWorks (EventTokenStore).
 	Mode string
 	// Header, on EventAttemptStart alone, takes headers to send along, such
-	// as traceparent. Those that the client sets itself win.
+	// as traceparent. Those that the client sets itself win, and those that
+	// WithHeader refuses are left out. It is nil for an upload, whose URL is
+	// signed, and nil for other events. It is never printed.
 	Header http.Header
 }
 
+// facts is everything that may be logged of a call: an allowlist that the
+// compiler keeps. Nothing else has a name here.
+type facts struct {
+	operation, method, path string
+	attempt, attempts       int
+	status                  int
+	code                    ErrorCode
+	requestID               string
+	verdict                 Verdict
+	reason                  string
+	wait, queued, duration  time.Duration
+	rate                    RateLimit
+	retryAt                 time.Time
+	mode                    string
+}
+
+// attrs are the facts that are known.
+func (f facts) attrs() []slog.Attr {
+	attrs := make([]slog.Attr, 0, 12)
+	add := func(known bool, a slog.Attr) {
+		if known {
+			attrs = append(attrs, a)
+		}
+	}
+	add(f.operation != "", slog.String("operation", f.operation))
+	add(f.method != "", slog.String("method", f.method))
+	add(f.path != "", slog.String("path", f.path))
+	add(f.attempt > 0, slog.Int("attempt", f.attempt))
+	add(f.attempts > 0, slog.Int("attempts", f.attempts))
+	add(f.status > 0, slog.Int("status", f.status))
+	add(f.code != "", slog.String("code", string(f.code)))
+	add(f.requestID != "", slog.String("request_id", f.requestID))
+	add(f.verdict != "", slog.String("verdict", string(f.verdict)))
+	add(f.reason != "", slog.String("reason", f.reason))
+	add(f.wait > 0, slog.Duration("wait", f.wait))
+	add(f.queued > 0, slog.Duration("queued", f.queued))
+	add(f.duration > 0, slog.Duration("duration", f.duration))
+	add(f.rate.Known(), slog.Int("remaining", f.rate.Remaining))
+	add(!f.retryAt.IsZero(), slog.Time("retry_at", f.retryAt))
+	add(f.mode != "", slog.String("mode", f.mode))
+	return attrs
+}
+
+func (e *Event) facts() facts {
+	f := facts{
+		operation: e.Operation, method: e.Method, path: e.PathTemplate, attempt: e.Attempt, status: e.StatusCode,
+		code: e.Code, requestID: e.RequestID, verdict: e.Verdict, reason: e.Reason, wait: e.Wait, queued: e.Queued,
+		duration: e.Duration, rate: e.RateLimit, retryAt: e.RetryAt, mode: e.Mode,
+	}
+	if e.Kind == EventCallEnd {
+		f.attempt, f.attempts = 0, e.Attempt
+	}
+	return f
+}
+
+// LogValue gives the event's facts, as a record of WithLogger has them.
+func (e Event) LogValue() slog.Value { return slog.GroupValue(e.facts().attrs()...) }
+
+// Format prints the kind and what LogValue gives, under every verb.
+func (e Event) Format(s fmt.State, verb rune) { formatAttrs(s, verb, string(e.Kind), e) }
+
+// MarshalJSON encodes what LogValue gives.
+func (e Event) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
+
 // Observer is told what happens within calls, in the goroutine of the call
-// and never under a lock: a slow one delays its own call only, and one that
-// panics is ignored. It must be safe for concurrent use.
+// and never under a lock: a slow one delays its own call, and one that panics
+// is ignored. It must be safe for concurrent use.
 type Observer interface {
-	// Observe is told one event. Of EventCallStart the returned context is the
-	// call's from there on, and of EventAttemptStart the attempt's; of other
-	// events it is ignored. Returning ctx itself, or nil, changes nothing.
+	// Observe is told one event. The values of the context that it returns for
+	// EventCallStart are the call's from there on, and those for
+	// EventAttemptStart the attempt's, up to its EventAttempt; its deadline and
+	// its end are not heeded. For other events, and where it is nil, the
+	// returned context changes nothing.
 	Observe(ctx context.Context, e Event) context.Context
 }
 
@@ -158,87 +267,103 @@ type observers struct {
 func (o *observers) on() bool { return o.observer != nil || o.logger != nil }
 
 // tell passes e on. It returns the context to go on with.
-func (o *observers) tell(ctx context.Context, e Event) (next context.Context) {
-	next = ctx
+func (o *observers) tell(ctx context.Context, level slog.Level, e Event) context.Context {
 	if o.logger != nil {
-		logEvent(ctx, o.logger, e)
+		o.log(ctx, level, &e)
 	}
 	if o.observer == nil {
 		return ctx
 	}
-	defer func() {
-		if recover() != nil || next == nil {
-			next = ctx
-		}
-	}()
-	return o.observer.Observe(ctx, e)
+	return o.observe(ctx, e)
 }
 
-// logEvent writes e with the attributes that its kind has.
-func logEvent(ctx context.Context, l *slog.Logger, e Event) {
-	level := slog.LevelDebug
-	switch {
-	case e.Kind == EventCallStart || e.Kind == EventAttemptStart:
-		return // what ends them says it all
-	case e.Kind == EventCallEnd && e.Verdict != VerdictDone, e.Kind == EventBlock, e.Kind == EventTokenStore:
-		level = slog.LevelWarn
+// observe tells the observer. What it returns lends its values to ctx, and
+// nothing else, so that it can neither end a call nor prolong it.
+func (o *observers) observe(ctx context.Context, e Event) (next context.Context) {
+	next = ctx
+	defer func() { _ = recover() }() // an observer that panics harms no call
+	if lender := o.observer.Observe(ctx, e); lender != nil && lender != ctx {
+		next = &lentContext{ctx, lender}
 	}
-	if !l.Enabled(ctx, level) {
+	return next
+}
+
+// lentContext is a context with the values of another one before its own.
+type lentContext struct {
+	context.Context
+	lender context.Context
+}
+
+func (c *lentContext) Value(key any) any {
+	if v := c.lender.Value(key); v != nil {
+		return v
+	}
+	return c.Context.Value(key)
+}
+
+// log writes e. What starts something is left out: what ends it says it all.
+func (o *observers) log(ctx context.Context, level slog.Level, e *Event) {
+	defer func() { _ = recover() }() // a handler that panics harms no call
+	if e.Kind == EventCallStart || e.Kind == EventAttemptStart || !o.logger.Enabled(ctx, level) {
 		return
 	}
-	defer func() { _ = recover() }() // a handler that panics harms no call
-	attrs := make([]slog.Attr, 0, 12)
-	add := func(show bool, a slog.Attr) {
-		if show {
-			attrs = append(attrs, a)
-		}
-	}
-	add(e.Operation != "", slog.String("operation", e.Operation))
-	add(e.Method != "", slog.String("method", e.Method))
-	add(e.PathTemplate != "", slog.String("path", e.PathTemplate))
-	add(e.Attempt > 0, slog.Int("attempt", e.Attempt))
-	add(e.StatusCode > 0, slog.Int("status", e.StatusCode))
-	add(e.Code != "", slog.String("code", string(e.Code)))
-	add(e.RequestID != "", slog.String("request_id", e.RequestID))
-	add(e.Verdict != "", slog.String("verdict", string(e.Verdict)))
-	add(e.Reason != "", slog.String("reason", e.Reason))
-	add(e.Wait > 0, slog.Duration("wait", e.Wait))
-	add(e.Duration > 0, slog.Duration("duration", e.Duration))
-	add(e.RateLimit.Known(), slog.Int("remaining", e.RateLimit.Remaining))
-	add(!e.RetryAt.IsZero(), slog.Time("retry_at", e.RetryAt))
-	add(e.Mode != "", slog.String("mode", e.Mode))
-	l.LogAttrs(ctx, level, "brellium "+string(e.Kind), attrs...)
+	o.logger.LogAttrs(ctx, level, "brellium "+string(e.Kind), e.facts().attrs()...)
 }
 
 // event is an Event of kind about the call.
 func (c *call) event(kind EventKind) Event {
-	return Event{Kind: kind, Operation: c.op.name, Method: c.op.method, PathTemplate: c.op.path}
+	e := Event{Kind: kind, Operation: c.op.name, Method: c.op.method, PathTemplate: c.op.path}
+	if c.op != opDocumentsPut {
+		e.Host = c.client.baseURL.Host
+	}
+	return e
 }
 
 // tell passes an event about the call on, if anybody listens.
-func (c *call) tell(kind EventKind, fill func(*Event)) {
-	if !c.client.observers.on() {
-		return
+func (c *call) tell(ctx context.Context, kind EventKind, fill func(*Event) slog.Level) {
+	if o := &c.client.observers; o.on() {
+		e := c.event(kind)
+		level := fill(&e)
+		o.tell(ctx, level, e)
 	}
-	e := c.event(kind)
-	fill(&e)
-	c.client.observers.tell(c.Context, e)
 }
 
-// observeAttempt announces the next attempt. It returns the context that the
+// tellStart announces the call.
+func (c *call) tellStart() {
+	if o := &c.client.observers; o.observer != nil {
+		c.Context = o.observe(c.Context, c.event(EventCallStart))
+	}
+}
+
+// tellAttemptStart announces the next attempt. It returns the context that the
 // attempt runs on and the headers that the observer wants sent along.
-func (c *call) observeAttempt() (context.Context, http.Header) {
+func (c *call) tellAttemptStart() (context.Context, http.Header) {
 	o := &c.client.observers
 	if o.observer == nil {
 		return c, nil
 	}
 	e := c.event(EventAttemptStart)
-	e.Attempt, e.Header = c.attempts, http.Header{}
-	return o.tell(c, e), e.Header
+	e.Attempt = c.attempts
+	if c.op != opDocumentsPut {
+		e.Header = http.Header{}
+	}
+	ctx := c.Context
+	if next := o.observe(ctx, e); next != ctx {
+		ctx = &lentContext{c, next}
+	} else {
+		ctx = c
+	}
+	for key, values := range e.Header {
+		if checkHeader(key, values...) != nil || key != http.CanonicalHeaderKey(key) {
+			delete(e.Header, key)
+		}
+	}
+	return ctx, e.Header
 }
 
 // record notes an attempt that has ended, for the Response and the observer.
-func (c *call) record(queued, took time.Duration) {
+// ctx is the attempt's.
+func (c *call) record(ctx context.Context, queued, took time.Duration) {
 	o := &c.got
 	if r := c.response; r != nil {
 		r.Attempts = append(r.Attempts, Attempt{
@@ -246,15 +371,57 @@ func (c *call) record(queued, took time.Duration) {
 			Backoff: c.wait, Queued: queued, Duration: took,
 		})
 	}
-	c.tell(EventAttempt, func(e *Event) {
+	c.tell(ctx, EventAttempt, func(e *Event) slog.Level {
 		c.fillAnswer(e)
-		e.Attempt, e.Wait, e.Duration = c.attempts, c.wait+queued, took
+		e.Attempt, e.Wait, e.Queued, e.Duration = c.attempts, c.wait, queued, took
+		return slog.LevelDebug
 	})
 	if l, ok := c.limiter.(interface{ Mode() LimiterMode }); ok && c.client.observers.on() {
 		if mode := l.Mode(); c.client.limiterMode(mode) {
-			c.tell(EventLimiterMode, func(e *Event) { e.Mode = string(mode) })
+			c.tell(c.Context, EventLimiterMode, func(e *Event) slog.Level {
+				e.Mode = string(mode)
+				return slog.LevelDebug
+			})
 		}
 	}
+}
+
+// tellWait announces the wait before a repeat.
+func (c *call) tellWait() {
+	c.tell(c.Context, EventWait, func(e *Event) slog.Level {
+		c.fillAnswer(e)
+		e.Attempt, e.Wait = c.attempts, c.wait
+		return slog.LevelDebug
+	})
+}
+
+// tellBlock announces that a block has begun, has got worse or is over.
+func (c *call) tellBlock(news blockNews, retryAt time.Time) {
+	c.tell(c.Context, EventBlock, func(e *Event) slog.Level {
+		e.RetryAt = retryAt
+		switch {
+		case news == blockLifted:
+			e.Mode = BlockOver
+			return slog.LevelInfo
+		case retryAt.IsZero():
+			e.Mode = BlockWatch
+		default:
+			e.Mode = BlockStopped
+		}
+		return slog.LevelWarn
+	})
+}
+
+// tellTokenStore announces that the token store fails, or works again.
+func (o *observers) tellTokenStore(err error) {
+	if !o.on() {
+		return
+	}
+	e, level := Event{Kind: EventTokenStore, Mode: TokenStoreWorks}, slog.LevelInfo
+	if err != nil {
+		e.Mode, level = TokenStoreFails, slog.LevelWarn
+	}
+	o.tell(context.Background(), level, e)
 }
 
 // fillAnswer gives e what the last answer says and may be told.
@@ -263,26 +430,37 @@ func (c *call) fillAnswer(e *Event) {
 	e.StatusCode, e.RequestID, e.RateLimit = o.status, o.requestID, o.rate
 	e.Verdict, e.Reason = o.verdict, o.reason
 	if o.status >= 300 {
-		var answer APIError
-		answer.Body = o.body
+		answer := APIError{Body: o.body}
 		readEnvelope(&answer)
 		e.Code = answer.Code
 	}
 }
 
-// tellEnd announces the end of a call that began at begun.
+// tellEnd announces the end of a call that began at begun. One that was given
+// up is a warning; a 404, a 409 and a caller who has cancelled are not.
 func (c *call) tellEnd(begun time.Time) {
-	c.tell(EventCallEnd, func(e *Event) {
+	c.tell(c.Context, EventCallEnd, func(e *Event) slog.Level {
 		c.fillAnswer(e)
-		if e.Attempt, e.Duration = c.attempts, time.Since(begun); c.err == nil {
-			return
-		}
+		e.Attempt, e.Duration = c.attempts, time.Since(begun)
 		switch err := c.err.(type) {
+		case nil:
+			return slog.LevelDebug
 		case *RetriesExhaustedError:
 			e.Reason = "gave up: " + string(err.Reason)
+		case *DecodeError:
+			e.Verdict, e.Reason = VerdictRejected, "unusable answer: "+err.Reason
 		case *InterruptedError:
-			e.Verdict, e.Reason = VerdictGivenUp, "the caller's context ended"
+			e.Verdict, e.Reason = VerdictGivenUp, "the caller's deadline"
+			if errors.Is(err.Err, context.Canceled) {
+				e.Reason = "cancelled by the caller"
+				return slog.LevelDebug
+			}
+		case *APIError:
+			if err.StatusCode == http.StatusNotFound || err.StatusCode == http.StatusConflict {
+				return slog.LevelDebug
+			}
 		}
+		return slog.LevelWarn
 	})
 }
 
@@ -290,7 +468,13 @@ func (c *call) tellEnd(begun time.Time) {
 func (c *Client) limiterMode(mode LimiterMode) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	changed := c.mode != mode && c.mode != ""
+	changed := c.mode != mode
 	c.mode = mode
 	return changed
+}
+
+// Format prints the operation alone: a call is also the context of its
+// attempts, which transports and observers get to see.
+func (c *call) Format(s fmt.State, verb rune) {
+	formatSafe(s, verb, "brellium call of "+c.op.name)
 }

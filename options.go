@@ -360,24 +360,39 @@ func WithResponseInto(r *Response) CallOption {
 	})
 }
 
-// reservedHeaders are set by the client alone. The last two would let
-// net/http repeat a write on its own.
+// reservedHeaders are set by the client alone. The second line would let
+// net/http repeat a write on its own, and the third is a matter between one
+// connection's two ends.
 var reservedHeaders = []string{"Authorization", "Content-Type", "Content-Length", "Transfer-Encoding", "Host",
-	"Idempotency-Key", "X-Idempotency-Key"}
+	"Idempotency-Key", "X-Idempotency-Key",
+	"Connection", "Proxy-Authorization", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Upgrade", "Expect"}
+
+// checkHeader says what is wrong with a header that is to be sent along. key
+// is in its canonical form. It never quotes the value.
+func checkHeader(key string, values ...string) error {
+	if !validHeaderName(key) {
+		return &ValidationError{Field: "WithHeader", Reason: "the key is not a header name"}
+	}
+	if !slices.ContainsFunc(reservedHeaders, func(r string) bool { return strings.EqualFold(r, key) }) {
+		for _, value := range values {
+			if !validHeaderValue(value) {
+				return &ValidationError{Field: "WithHeader", Reason: "the value of " + key + " does not fit a header"}
+			}
+		}
+		return nil
+	}
+	return &ValidationError{Field: "WithHeader", Reason: key + " is set by the client alone"}
+}
 
 // WithHeader adds a header to every attempt of the call. Authorization,
-// Content-Type, Content-Length, Transfer-Encoding, Host and Idempotency-Key
-// are refused.
+// Content-Type, Content-Length, Transfer-Encoding, Host, Idempotency-Key and
+// headers about the connection (Connection, Proxy-Authorization, Upgrade and
+// their like) are refused.
 func WithHeader(key, value string) CallOption {
 	return callOption(func(c *callConfig) error {
 		key = http.CanonicalHeaderKey(key)
-		switch {
-		case !validHeaderName(key):
-			return &ValidationError{Field: "WithHeader", Reason: "the key is not a header name"}
-		case !validHeaderValue(value):
-			return &ValidationError{Field: "WithHeader", Reason: "the value of " + key + " does not fit a header"}
-		case slices.Contains(reservedHeaders, key):
-			return &ValidationError{Field: "WithHeader", Reason: key + " is set by the client alone"}
+		if err := checkHeader(key, value); err != nil {
+			return err
 		}
 		if c.header == nil {
 			c.header = http.Header{}

@@ -249,7 +249,7 @@ func (c *call) release(adm *admission, answer LimiterAnswer, news blockNews) {
 	if adm.entered {
 		var changed bool
 		if c.got.retryAt, changed = c.guard.settle(adm.pass, news); changed {
-			c.tell(EventBlock, func(e *Event) { e.RetryAt = c.got.retryAt })
+			c.tellBlock(news, c.got.retryAt)
 		}
 	}
 	*adm = admission{}
@@ -291,6 +291,7 @@ func (c *call) admissionError(ctx context.Context, err error) error {
 // send sends one attempt that has been admitted and reads its whole answer.
 func (c *call) send(o *outcome, adm *admission, queuedAt time.Time) {
 	sentAt := time.Now()
+	queued := sentAt.Sub(queuedAt)
 	if c.attempts == 0 {
 		c.started = sentAt
 	} else {
@@ -299,12 +300,14 @@ func (c *call) send(o *outcome, adm *admission, queuedAt time.Time) {
 	c.attempts++
 	o.token = adm.token
 	news := blockSilent
+	var ctx context.Context = c
 	defer func() { // also when a transport panics, so that nothing stays held
+		took := time.Since(sentAt)
 		c.release(adm, o.limiterAnswer(), news)
-		c.record(sentAt.Sub(queuedAt), time.Since(sentAt))
+		c.record(ctx, queued, took)
 	}()
 
-	ctx, extra := c.observeAttempt()
+	ctx, extra := c.tellAttemptStart()
 	ctx, cancel := c.attemptContext(ctx, sentAt)
 	defer cancel()
 	t := newSendTrace(cancel)
