@@ -293,6 +293,8 @@ type request struct {
 	body        any
 	// repeatable overrides the operation's rule where it depends on the body.
 	repeatable bool
+	// all is true for the pages of an All method, which may be fetched ahead.
+	all bool
 
 	custom bool // Client.Do
 	path   string
@@ -370,6 +372,9 @@ func (c *Client) newCall(ctx context.Context, r request, opts []CallOption) (*ca
 		if err := cfg.apply(opts, r.custom); err != nil {
 			return nil, err
 		}
+	}
+	if cfg.prefetch && !r.all {
+		return nil, &ValidationError{Field: "WithPrefetch", Reason: "is for the All methods, which read page after page"}
 	}
 	if cfg.idempotent {
 		r.op = customOperation(r.op.method, true)

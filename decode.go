@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 )
@@ -27,6 +28,7 @@ func (r *raw) setRaw(data *json.RawMessage) { r.data = data }
 // resource is a pointer to a T that keeps what it was decoded from.
 type resource[T any] interface {
 	*T
+	RawJSON() json.RawMessage
 	setRaw(*json.RawMessage)
 }
 
@@ -36,11 +38,16 @@ func fetch[T any, P resource[T]](ctx context.Context, c *Client, r request, opts
 	if err != nil {
 		return nil, err
 	}
+	return decodeResource[T, P](call)
+}
+
+// decodeResource decodes an answer that is one T.
+func decodeResource[T any, P resource[T]](c *call) (*T, error) {
 	v := new(T)
-	if err := call.decode(v); err != nil {
+	if err := c.decode(v); err != nil {
 		return nil, err
 	}
-	body := call.answer()
+	body := c.answer()
 	P(v).setRaw(&body)
 	return v, nil
 }
@@ -82,6 +89,120 @@ func decodeReason(body []byte, err error) string {
 		return "it is not valid JSON"
 	}
 	return "it does not fit"
+}
+
+// rawItems returns the n items of the list answer body, which has been decoded
+// already and so is valid JSON. They share its memory.
+func rawItems(body []byte, n int) ([]json.RawMessage, error) {
+	if items, ok := scanItems(body, n); ok {
+		return items, nil
+	}
+	var list struct {
+		Data []json.RawMessage `json:"data"`
+	}
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, err
+	}
+	if len(list.Data) != n {
+		return nil, errors.New("the number of items differs")
+	}
+	return list.Data, nil
+}
+
+// scanItems finds the items of "data" in body, a valid JSON object, by their
+// bounds alone, which is many times faster than decoding them once more. It
+// reports false where it cannot be sure to find what encoding/json has found:
+// the key comes twice, escaped or in another case, or there are not n items.
+func scanItems(body []byte, n int) ([]json.RawMessage, bool) {
+	items := make([]json.RawMessage, 0, n)
+	found := false
+	for i := skipSpace(body, skipSpace(body, 0)+1); body[i] != '}'; {
+		key := i + 1
+		i = skipString(body, i)
+		name := body[key : i-1]
+		i = skipSpace(body, skipSpace(body, i)+1) // past the colon
+		switch isData := string(name) == "data"; {
+		case isData && !found && body[i] == '[':
+			found = true
+			for i = skipSpace(body, i+1); body[i] != ']'; i = nextElement(body, i) {
+				if len(items) == n {
+					return nil, false
+				}
+				start := i
+				i = skipValue(body, i)
+				items = append(items, json.RawMessage(body[start:i:i]))
+			}
+			i++
+		case !isData && bytes.EqualFold(name, []byte("data")), isData && found, bytes.IndexByte(name, '\\') >= 0:
+			return nil, false
+		default:
+			i = skipValue(body, i)
+			found = found || isData
+		}
+		i = nextElement(body, i)
+	}
+	return items, len(items) == n
+}
+
+// nextElement returns the index of the next key or element, or of the end of
+// the object or array, for an i that is past an element.
+func nextElement(b []byte, i int) int {
+	if i = skipSpace(b, i); b[i] == ',' {
+		i = skipSpace(b, i+1)
+	}
+	return i
+}
+
+// The three that follow walk over valid JSON, and return the index after what
+// they skip.
+
+func skipSpace(b []byte, i int) int {
+	for b[i] == ' ' || b[i] == '\n' || b[i] == '\r' || b[i] == '\t' {
+		i++
+	}
+	return i
+}
+
+// skipString skips the string that begins at i.
+func skipString(b []byte, i int) int {
+	for i++; ; {
+		i += bytes.IndexByte(b[i:], '"') + 1
+		back := i - 2
+		for b[back] == '\\' {
+			back--
+		}
+		if (i-2-back)%2 == 0 { // an even number of backslashes escape each other
+			return i
+		}
+	}
+}
+
+// skipValue skips the value that begins at i.
+func skipValue(b []byte, i int) int {
+	switch b[i] {
+	case '"':
+		return skipString(b, i)
+	case '{', '[':
+	default:
+		for i < len(b) && !strings.ContainsRune(" \n\r\t,]}", rune(b[i])) {
+			i++
+		}
+		return i
+	}
+	for depth := 0; ; {
+		switch b[i] {
+		case '"':
+			i = skipString(b, i)
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		if i++; depth == 0 {
+			return i
+		}
+	}
 }
 
 // isObject reports whether body is a JSON object.
@@ -135,7 +256,9 @@ type Time struct{ time.Time }
 // UnmarshalJSON reads an RFC 3339 time, with or without a fraction.
 func (t *Time) UnmarshalJSON(data []byte) error {
 	var s string
-	if json.Unmarshal(data, &s) != nil {
+	if len(data) >= 2 && data[0] == '"' && bytes.IndexByte(data, '\\') < 0 {
+		s = string(data[1 : len(data)-1])
+	} else if json.Unmarshal(data, &s) != nil {
 		s = ""
 	}
 	parsed, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(s))

@@ -1,11 +1,14 @@
 package brellium
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"hash/maphash"
 	"iter"
 	"net/url"
+	"slices"
+	"sync"
 )
 
 // Page is one page of a list. A page may be empty though more follow.
@@ -19,112 +22,232 @@ type Page[T any] struct {
 	NextCursor string
 
 	raw
-	fetch func(ctx context.Context, cursor string) (*Page[T], error)
-	op    *operation
-	seen  *cursors
+	next  func(ctx context.Context, opts ...CallOption) (*Page[T], error)
+	ahead bool // fetch the next page while this one is read
 }
 
 // Next fetches the page after p with the filters and options of the list. On
-// the last page it returns ErrNoMorePages. A page that names a cursor of an
-// earlier one, or that promises another page without naming it, is a
-// *PaginationError.
+// the last page it returns ErrNoMorePages. A page that cannot be fetched is a
+// *PaginationError whose Cursor is p's NextCursor; Next may then be called
+// again. It may be called by several goroutines.
+//
+// A page whose own link cannot be followed (it names a cursor of an earlier
+// page, or promises another page without naming it) is returned together with
+// a *PaginationError, so that its items are not lost.
 func (p *Page[T]) Next(ctx context.Context) (*Page[T], error) {
-	if p.fetch == nil || !p.HasMore {
+	if p.next == nil {
 		return nil, ErrNoMorePages
 	}
-	return p.fetch(ctx, p.NextCursor)
+	return p.next(ctx)
+}
+
+// lister fetches the pages of one list.
+type lister[T any, P resource[T]] struct {
+	client *Client
+	op     *operation
+	query  string // filters and limit, without the cursor
+	opts   []CallOption
+	all    bool
+	seen   cursors
+	// response is what the caller gave to WithResponseInto.
+	response *Response
+}
+
+// newLister returns a lister and the cursor to begin with.
+func newLister[T any, P resource[T]](c *Client, op *operation, query func() (url.Values, error), opts []CallOption) (*lister[T, P], string, error) {
+	q, err := query()
+	if err != nil {
+		return nil, "", err
+	}
+	cursor := q.Get("cursor")
+	q.Del("cursor")
+	l := &lister[T, P]{client: c, op: op, query: q.Encode(), opts: slices.Clone(opts)}
+	l.seen.init(cursor)
+	return l, cursor, nil
+}
+
+// list fetches the first page of op that query describes.
+func list[T any, P resource[T]](ctx context.Context, c *Client, op *operation, query func() (url.Values, error), opts []CallOption) (*Page[T], error) {
+	l, cursor, err := newLister[T, P](c, op, query, opts)
+	if err != nil {
+		return nil, err
+	}
+	return l.page(ctx, 0, cursor)
+}
+
+// page fetches the page that cursor names, the number-th after the first.
+func (l *lister[T, P]) page(ctx context.Context, number int, cursor string, extra ...CallOption) (*Page[T], error) {
+	r := request{op: l.op, query: l.query, all: l.all}
+	if cursor != "" {
+		if r.query != "" {
+			r.query += "&"
+		}
+		r.query += "cursor=" + url.QueryEscape(cursor)
+	}
+	opts := l.opts
+	if len(extra) > 0 {
+		opts = append(slices.Clip(opts), extra...)
+	}
+	call, err := l.client.do(ctx, r, opts)
+	if number == 0 && call != nil {
+		l.response = call.response
+	}
+	var p *Page[T]
+	if err == nil {
+		p, err = decodePage[T, P](call)
+	}
+	if err != nil {
+		if number > 0 {
+			err = &PaginationError{Operation: l.op.name, Reason: "a page could not be fetched", Cursor: cursor, Err: err}
+		}
+		return nil, err
+	}
+	p.ahead = call.prefetch
+	if !p.HasMore {
+		p.NextCursor = ""
+		return p, nil
+	}
+	bad := &PaginationError{Operation: l.op.name, Cursor: cursor}
+	switch next := p.NextCursor; {
+	case next == "":
+		bad.Reason = "a page promises another without a cursor for it"
+	case !l.seen.add(next, number+1):
+		bad.Reason = "a repeated cursor: the list goes round in a circle"
+	default:
+		p.next = func(ctx context.Context, extra ...CallOption) (*Page[T], error) {
+			return l.page(ctx, number+1, next, extra...)
+		}
+		return p, nil
+	}
+	p.next = func(context.Context, ...CallOption) (*Page[T], error) { return nil, bad }
+	return p, bad
 }
 
 // cursors remembers the cursors of one list by their hashes, so that a list
 // that circles ends at the first repeat however long it is.
 type cursors struct {
+	mu   sync.Mutex
 	seed maphash.Seed
-	seen map[uint64]struct{}
+	page map[uint64]int // the number of the page that a cursor leads to
 }
 
-// add reports whether cursor is new.
-func (c *cursors) add(cursor string) bool {
+func (c *cursors) init(first string) {
+	c.seed, c.page = maphash.MakeSeed(), map[uint64]int{}
+	if first != "" {
+		c.add(first, 0)
+	}
+}
+
+// add reports whether cursor may lead to the page of that number, which it
+// may not where it leads to another one. (A page may be fetched twice.)
+func (c *cursors) add(cursor string, number int) bool {
 	h := maphash.String(c.seed, cursor)
-	if _, again := c.seen[h]; again {
-		return false
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if earlier, again := c.page[h]; again {
+		return earlier == number
 	}
-	c.seen[h] = struct{}{}
+	c.page[h] = number
 	return true
-}
-
-// list fetches the first page of op that query describes.
-func list[T any, P resource[T]](ctx context.Context, c *Client, op *operation, query func() (url.Values, error), opts []CallOption) (*Page[T], error) {
-	q, err := query()
-	if err != nil {
-		return nil, err
-	}
-	seen := &cursors{seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
-	if cursor := q.Get("cursor"); cursor != "" {
-		seen.add(cursor)
-	}
-	return page[T, P](ctx, c, op, q, seen, opts)
-}
-
-// page fetches one page. q is its own from here on.
-func page[T any, P resource[T]](ctx context.Context, c *Client, op *operation, q url.Values, seen *cursors, opts []CallOption) (*Page[T], error) {
-	cursor := q.Get("cursor")
-	call, err := c.do(ctx, request{op: op, query: q.Encode()}, opts)
-	if err != nil {
-		return nil, pageError(op, cursor, err)
-	}
-	p, err := decodePage[T, P](call)
-	if err != nil {
-		return nil, pageError(op, cursor, err)
-	}
-	p.op, p.seen = op, seen
-	if !p.HasMore {
-		return p, nil
-	}
-	switch {
-	case p.NextCursor == "":
-		return nil, &PaginationError{Operation: op.name, Reason: "a page promises another without a cursor for it", Cursor: cursor}
-	case !seen.add(p.NextCursor):
-		return nil, &PaginationError{Operation: op.name, Reason: "a repeated cursor: the list goes round in a circle", Cursor: cursor}
-	}
-	p.fetch = func(ctx context.Context, cursor string) (*Page[T], error) {
-		next := url.Values{}
-		for k, v := range q {
-			next[k] = v
-		}
-		next.Set("cursor", cursor)
-		return page[T, P](ctx, c, op, next, seen, opts)
-	}
-	return p, nil
-}
-
-// pageError adds to the failure of a page the cursor to go on from.
-func pageError(op *operation, cursor string, err error) error {
-	if cursor == "" {
-		return err
-	}
-	return &PaginationError{Operation: op.name, Reason: "a page could not be fetched", Cursor: cursor, Err: err}
 }
 
 // all iterates over the items of all pages.
 func all[T any, P resource[T]](ctx context.Context, c *Client, op *operation, query func() (url.Values, error), opts []CallOption) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
-		p, err := list[T, P](ctx, c, op, query, opts)
-		for {
-			if err != nil {
-				yield(nil, err)
-				return
+		l, cursor, err := newLister[T, P](c, op, query, opts)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		l.all = true
+		var ahead *prefetched[T]
+		defer func() { // also when the loop's body breaks out or panics
+			if ahead != nil {
+				ahead.stop()
 			}
-			for i := range p.Data {
-				if !yield(&p.Data[i], nil) {
-					return
+		}()
+		p, err := l.page(ctx, 0, cursor)
+		for {
+			if err == nil && p.ahead && p.HasMore {
+				ahead = prefetch(ctx, p, l.response != nil)
+			}
+			if p != nil {
+				for i := range p.Data {
+					if !yield(detached[T, P](&p.Data[i]), nil) {
+						return
+					}
 				}
 			}
-			if !p.HasMore {
+			switch {
+			case err != nil:
+				yield(nil, err)
 				return
+			case !p.HasMore:
+				return
+			case ahead == nil:
+				p, err = p.Next(ctx)
+			default:
+				p, err = ahead.take(l.response)
+				ahead = nil
 			}
-			p, err = p.Next(ctx)
 		}
 	}
+}
+
+// detached copies an item out of its page, so that a caller who keeps a few
+// items does not keep all their pages in memory.
+func detached[T any, P resource[T]](item *T) *T {
+	own := &struct {
+		item T
+		raw  json.RawMessage
+	}{*item, bytes.Clone(P(item).RawJSON())}
+	P(&own.item).setRaw(&own.raw)
+	return &own.item
+}
+
+// prefetched is a page that is fetched while the one before it is read. Its
+// goroutine has ended when take or stop returns.
+type prefetched[T any] struct {
+	cancel   context.CancelFunc
+	done     chan struct{}
+	page     *Page[T]
+	err      error
+	response Response
+	panicked any // a panic belongs to the caller's goroutine
+}
+
+func prefetch[T any](ctx context.Context, p *Page[T], respond bool) *prefetched[T] {
+	a := &prefetched[T]{done: make(chan struct{})}
+	ctx, a.cancel = context.WithCancel(ctx)
+	go func() {
+		defer close(a.done)
+		defer func() { a.panicked = recover() }()
+		if respond { // the caller may be reading its own
+			a.page, a.err = p.next(ctx, WithResponseInto(&a.response))
+		} else {
+			a.page, a.err = p.next(ctx)
+		}
+	}()
+	return a
+}
+
+// take waits for the page.
+func (a *prefetched[T]) take(into *Response) (*Page[T], error) {
+	<-a.done
+	a.stop()
+	if into != nil {
+		*into = a.response
+	}
+	if a.panicked != nil {
+		panic(a.panicked)
+	}
+	return a.page, a.err
+}
+
+// stop gives the page up and waits until nothing is under way.
+func (a *prefetched[T]) stop() {
+	a.cancel()
+	<-a.done
 }
 
 // decodePage decodes a list answer, each item with its own RawJSON.
@@ -146,14 +269,12 @@ func decodePage[T any, P resource[T]](c *call) (*Page[T], error) {
 	if p.HasMore = p.NextCursor != ""; body.HasMore != nil {
 		p.HasMore = *body.HasMore
 	}
-	var items struct {
-		Data []json.RawMessage `json:"data"`
-	}
-	if err := json.Unmarshal(answer, &items); err != nil || len(items.Data) != len(p.Data) {
+	items, err := rawItems(answer, len(p.Data))
+	if err != nil {
 		return nil, c.decodeError("its items cannot be told apart")
 	}
-	for i := range p.Data {
-		P(&p.Data[i]).setRaw(&items.Data[i])
+	for i := range items {
+		P(&p.Data[i]).setRaw(&items[i])
 	}
 	return p, nil
 }
