@@ -220,7 +220,7 @@ func (c *call) decide() (repeat bool) {
 func (c *call) nextWait(o *outcome) time.Duration {
 	jitter := time.Duration(rand.Float64() * float64(retryJitter))
 	switch {
-	case o.retryAfter > 0 && o.status >= 300:
+	case o.retryAfter > 0:
 		return o.retryAfter + jitter
 	case o.status == http.StatusTooManyRequests:
 		return time.Second + jitter

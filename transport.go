@@ -362,8 +362,8 @@ func (c *call) exchange(o *outcome, req *http.Request) {
 	o.status, o.header = resp.StatusCode, resp.Header
 	o.requestID = printable(headerValue(resp.Header, "X-Request-Id"))
 	o.rate = readRateLimit(resp.Header, now)
-	if lines := resp.Header["Retry-After"]; lines != nil {
-		o.retryAfter = wait.RetryAfter(lines, resp.Header.Get("Date"), now)
+	if o.status >= 300 {
+		o.retryAfter = wait.RetryAfter(headerValues(resp.Header, "Retry-After"), headerValue(resp.Header, "Date"), now)
 	}
 	if o.status == http.StatusTooManyRequests && o.retryAfter == 0 && o.rate.Reset < 24*time.Hour {
 		o.retryAfter = o.rate.Reset
@@ -390,7 +390,7 @@ func readBody(resp *http.Response) ([]byte, error) {
 	}
 	var r io.Reader = resp.Body
 	size := resp.ContentLength
-	if strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") && !resp.Uncompressed {
+	if strings.EqualFold(headerValue(resp.Header, "Content-Encoding"), "gzip") && !resp.Uncompressed {
 		zr, err := gzip.NewReader(resp.Body)
 		if err == io.EOF {
 			return nil, nil
@@ -499,27 +499,28 @@ type sendTrace struct {
 	traced        bool
 	connected     bool
 	written       bool
+	answered      bool
 	replayStopped bool
 }
 
 func newSendTrace(cancel context.CancelFunc) *sendTrace {
 	t := &sendTrace{cancel: cancel}
-	t.GetConn, t.GotConn, t.WroteHeaders = t.getConn, t.gotConn, t.wroteHeaders
+	t.GetConn, t.GotConn, t.WroteHeaders, t.GotFirstResponseByte = t.getConn, t.gotConn, t.wroteHeaders, t.gotFirstByte
 	return t
 }
 
 // getConn comes again when a transport sends a request once more on its own,
 // as net/http does after some failures, over HTTP/2 even with a write that may
 // have run. Once the headers are out that is stopped: it would be an attempt
-// that nobody counts, paces or decides on. A connection to another address is
-// the business of a transport that asks something else first.
+// that nobody counts, paces or decides on. Only a transport that first asks
+// another host something, and is answered, may go on.
 func (t *sendTrace) getConn(addr string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.written && t.addr == addr {
+	if t.written && (!t.answered || t.addr == addr) {
 		t.stopReplay()
 	}
-	t.traced, t.connected, t.addr = true, false, addr
+	t.traced, t.connected, t.answered, t.addr = true, false, false, addr
 }
 
 // gotConn also comes without a getConn, for some connections over HTTP/2 that
@@ -537,6 +538,12 @@ func (t *sendTrace) wroteHeaders() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.written = true
+}
+
+func (t *sendTrace) gotFirstByte() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.answered = true
 }
 
 func (t *sendTrace) stopReplay() {
@@ -585,16 +592,24 @@ func readRateLimit(h http.Header, now time.Time) RateLimit {
 	return r
 }
 
-// headerValue is Header.Get for a canonical key that also finds a key which a
-// transport of the caller's left in another case.
+// headerValue is Header.Get, and headerValues Header.Values, for a canonical
+// key, that also find one which a transport of the caller's left in another
+// case.
 func headerValue(h http.Header, key string) string {
-	if v := h[key]; len(v) > 0 {
+	if v := headerValues(h, key); len(v) > 0 {
 		return strings.TrimSpace(v[0])
 	}
+	return ""
+}
+
+func headerValues(h http.Header, key string) []string {
+	if v := h[key]; len(v) > 0 {
+		return v
+	}
 	for k, v := range h {
-		if len(k) == len(key) && len(v) > 0 && strings.EqualFold(k, key) {
-			return strings.TrimSpace(v[0])
+		if len(k) == len(key) && strings.EqualFold(k, key) {
+			return v
 		}
 	}
-	return ""
+	return nil
 }
