@@ -472,6 +472,9 @@ func encode(body any) ([]byte, error) {
 // run sends a call through the retry layer and settles what is told of it.
 func (c *Client) run(call *call) error {
 	begun := time.Now()
+	if call.response != nil {
+		*call.response = Response{} // it may have served another call
+	}
 	call.tellStart()
 	_, err := c.retry.Do(&retryablehttp.Request{Request: c.blank.WithContext(call)})
 	if err != nil && call.err == nil { // the context ended in a wait
