@@ -249,8 +249,11 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any, op
 	}
 	r.op = customOperation(method, false)
 	call, err := c.do(ctx, r, opts)
-	if err != nil || into == nil || call.got.status == http.StatusNoContent {
+	switch {
+	case err != nil:
 		return err
+	case into == nil, call.got.status == http.StatusNoContent:
+		return call.decodeNothing()
 	}
 	return call.decode(into)
 }

@@ -74,6 +74,15 @@ func (c *call) decode(v any) error {
 	return nil
 }
 
+// decodeNothing is decode for an answer that says nothing, be it empty or not.
+// A page is not the API's word that something was done.
+func (c *call) decodeNothing() error {
+	if body := bytes.TrimSpace(c.answer()); len(body) > 0 && body[0] == '<' {
+		return c.decodeError("it is a page instead of JSON")
+	}
+	return nil
+}
+
 // decodeReason says what is wrong with body in words of our own.
 func decodeReason(body []byte, err error) string {
 	if e, ok := asType[*json.UnmarshalTypeError](err); ok {
