@@ -5,6 +5,7 @@ import (
 	"iter"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -78,13 +79,14 @@ type AuditResponse struct {
 }
 
 // AuditListParams filters a list of audits. The zero value lists all. The
-// names of the filters are assumed, from v1's.
+// filters are assumed, from v1's.
 type AuditListParams struct {
 	Status     AuditStatus
 	SetID      string
 	DocumentID string
-	// Flags lists audits with all of these flags.
-	Flags         []string
+	// Flags lists audits with any of these flags.
+	Flags []string
+	// The times exclude audits at the very instant; the zero time is no filter.
 	UpdatedAfter  time.Time
 	UpdatedBefore time.Time
 	CreatedAfter  time.Time
@@ -97,12 +99,15 @@ type AuditListParams struct {
 
 func (p AuditListParams) query() (url.Values, error) {
 	q := url.Values{}
-	setString(q, "status", string(p.Status))
-	setString(q, "set_id", p.SetID)
-	setString(q, "document_id", p.DocumentID)
+	for _, filter := range [...][3]string{{"Status", "status", string(p.Status)}, {"SetID", "set_id", p.SetID}, {"DocumentID", "document_id", p.DocumentID}} {
+		if filter[2] != "" && strings.TrimSpace(filter[2]) == "" {
+			return nil, &ValidationError{Field: filter[0], Reason: "must not be blank"}
+		}
+		setString(q, filter[1], filter[2])
+	}
 	for i, flag := range p.Flags {
-		if flag == "" {
-			return nil, &ValidationError{Field: "Flags[" + strconv.Itoa(i) + "]", Reason: "must not be empty"}
+		if strings.TrimSpace(flag) == "" {
+			return nil, &ValidationError{Field: "Flags[" + strconv.Itoa(i) + "]", Reason: "must not be blank"}
 		}
 		q.Add("flags", flag)
 	}
@@ -124,9 +129,9 @@ type AuditUpdateParams struct {
 type AuditBatchUpdateParams struct {
 	// AuditIDs are the audits to change, at least one.
 	AuditIDs []string `json:"audit_ids"`
-	// Flags replaces the flags of each: an empty slice clears them, nil
-	// leaves them as they are.
-	Flags []string `json:"flags,omitzero"`
+	// Flags replaces the flags of each. An empty slice clears them; nil is
+	// refused.
+	Flags []string `json:"flags"`
 }
 
 // AuditBatchUpdateResult says what BatchUpdate did.
@@ -143,14 +148,25 @@ func (s *AuditService) Retrieve(ctx context.Context, auditID string, opts ...Cal
 }
 
 // List returns one page of audits. It is repeated after any failure that may
-// pass.
+// pass. See Page.Next for a page that is returned together with an error.
 func (s *AuditService) List(ctx context.Context, params AuditListParams, opts ...CallOption) (*Page[Audit], error) {
 	return list[Audit](ctx, s.client, opAuditsList, params.query, opts)
 }
 
-// All iterates over all audits that params describes, page by page, and ends
-// with the first error. A page that cannot be fetched after the first is a
-// *PaginationError whose Cursor goes on from there.
+// All iterates over all audits that params describes, page by page: params.Limit
+// is the size of a page, and each page is one request. Every range over it
+// begins anew.
+//
+// It ends with the first error, after all items that came before it. A page
+// after the first that cannot be fetched is a *PaginationError, and listing
+// again with its Cursor goes on from there. So is a page whose link cannot be
+// followed (it repeats a cursor, or promises another page without naming it);
+// its own items come first, and Cursor names that page.
+//
+// Breaking out of the loop sends nothing more. With WithPrefetch the next page
+// is fetched while the loop works on the one before; nothing of it is under
+// way any more when the loop has ended. With WithResponseInto the Response is
+// that of the page that the loop works on.
 func (s *AuditService) All(ctx context.Context, params AuditListParams, opts ...CallOption) iter.Seq2[*Audit, error] {
 	return all[Audit](ctx, s.client, opAuditsList, params.query, opts)
 }
@@ -166,6 +182,9 @@ func (s *AuditService) Update(ctx context.Context, auditID string, params AuditU
 func (s *AuditService) BatchUpdate(ctx context.Context, params AuditBatchUpdateParams, opts ...CallOption) (*AuditBatchUpdateResult, error) {
 	if len(params.AuditIDs) == 0 {
 		return nil, &ValidationError{Field: "AuditIDs", Reason: "must hold at least one id"}
+	}
+	if params.Flags == nil {
+		return nil, &ValidationError{Field: "Flags", Reason: "must be set; an empty slice clears the flags"}
 	}
 	for i, id := range params.AuditIDs {
 		if err := validateID("AuditIDs["+strconv.Itoa(i)+"]", id); err != nil {
@@ -196,8 +215,8 @@ func setPage(q url.Values, limit int, cursor string) error {
 		q.Set("limit", strconv.Itoa(limit))
 	}
 	for i := 0; i < len(cursor); i++ {
-		if cursor[i] <= ' ' || cursor[i] == 0x7f {
-			return &ValidationError{Field: "Cursor", Reason: "must not hold spaces or control characters; give a page's NextCursor as it is"}
+		if cursor[i] < ' ' || cursor[i] == 0x7f {
+			return &ValidationError{Field: "Cursor", Reason: "must not hold control characters; give a page's NextCursor as it is"}
 		}
 	}
 	setString(q, "cursor", cursor)

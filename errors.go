@@ -12,10 +12,12 @@ import (
 )
 
 // Sentinels that errors.Is matches by class, whatever the code. They carry
-// nothing themselves: what comes back is always an *APIError (or an error
-// that wraps one), with its message and request id.
+// nothing themselves: what comes back is an *APIError (or an error that wraps
+// one), with its message and request id, but for ErrNotFound of
+// EmailRecipients.FindByEmail, where the API has answered that it knows none.
 var (
-	// ErrNotFound matches an APIError with status 404.
+	// ErrNotFound matches an APIError with status 404, and the error of
+	// EmailRecipients.FindByEmail where the list has no such recipient.
 	ErrNotFound = errors.New("brellium: not found")
 	// ErrConflict matches an APIError with status 409.
 	ErrConflict = errors.New("brellium: conflict")
@@ -259,7 +261,8 @@ func (e *DecodeError) Error() string {
 // PaginationError says that a list could not be read to its end: a cursor
 // repeats or circles, a page promises another without naming it, or a page
 // after the first could not be fetched, in which case it unwraps to why.
-// Listing again with Cursor goes on where the list stopped.
+// Listing again with Cursor goes on where the list stopped: with the page that
+// could not be fetched, or else with the one whose link is wrong.
 type PaginationError struct {
 	// Operation is the operation's name.
 	Operation string
