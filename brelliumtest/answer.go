@@ -14,9 +14,10 @@ type answer struct {
 	contentType string
 	body        []byte
 	requestID   string
-	limit       *limitState // nil: no RateLimit headers
-	retryAfter  int         // seconds; 0: no Retry-After
+	limit       limitState
+	retryAfter  int // seconds; 0: no Retry-After
 	allow       string
+	storage     bool // from the storage host
 	bare        bool // from the edge in front of the API: no envelope, no request id
 
 	// failure is set where the body is still to be made from it, since the
@@ -25,7 +26,10 @@ type answer struct {
 }
 
 // limitState is what the three RateLimit headers say.
-type limitState struct{ limit, remaining, reset int }
+type limitState struct {
+	known                   bool // false: there are no such headers
+	limit, remaining, reset int
+}
 
 // failure is an error before it is put into an envelope.
 type failure struct{ kind, code, message string }
@@ -132,10 +136,14 @@ func (a *answer) headers() http.Header {
 	if a.contentType != "" {
 		set("Content-Type", a.contentType)
 	}
-	if a.requestID != "" {
+	switch {
+	case a.requestID == "":
+	case a.storage:
+		set("X-Storage-Request-Id", a.requestID)
+	default:
 		set("X-Request-Id", a.requestID)
 	}
-	if a.limit != nil {
+	if a.limit.known {
 		set("Ratelimit-Limit", strconv.Itoa(a.limit.limit))
 		set("Ratelimit-Remaining", strconv.Itoa(a.limit.remaining))
 		set("Ratelimit-Reset", strconv.Itoa(a.limit.reset))

@@ -24,6 +24,7 @@ type auditRecord struct {
 	documents []string
 	created   time.Time
 	updated   time.Time
+	json      []byte // once it was asked for; never written to
 }
 
 // SeedAudits adds n synthetic audits of about 2.5 KB each. They are made from
@@ -41,7 +42,7 @@ func (e *Emulator) AddAudit(status string, flags ...string) string {
 	defer e.mu.Unlock()
 	now := time.Now()
 	rec := &auditRecord{
-		id: e.newID(), seed: -1, status: status, flags: flags,
+		id: e.newID(), seed: -1, status: status, flags: slices.Clone(flags),
 		setID: seededSetID(0), documents: []string{e.newID()}, created: now, updated: now,
 	}
 	e.addAudit(rec)
@@ -105,7 +106,7 @@ func (e *Emulator) retrieveAudit(c *call) answer {
 	if !found {
 		return notFound("Audit")
 	}
-	return ok(e.appendAudit(make([]byte, 0, auditSize), i))
+	return ok(e.auditJSON(i))
 }
 
 func (e *Emulator) listAudits(c *call) answer {
@@ -158,7 +159,7 @@ func (e *Emulator) updateAudit(c *call) answer {
 	if in.Flags.set {
 		e.setFlags(i, in.Flags.flags, c.now)
 	}
-	return ok(e.appendAudit(make([]byte, 0, auditSize), i))
+	return ok(e.auditJSON(i))
 }
 
 func (e *Emulator) batchUpdateAudits(c *call) answer {
@@ -192,7 +193,7 @@ func (e *Emulator) setFlags(i int, flags []string, now time.Time) {
 		e.audits[i] = rec
 		e.auditIndex[rec.id] = i
 	}
-	rec.flags, rec.updated = flags, now
+	rec.flags, rec.updated, rec.json = flags, now, nil
 }
 
 // auditFilter holds the filters of a list of audits.
@@ -274,6 +275,18 @@ func (f *auditFilter) match(e *Emulator, i int) bool {
 
 func between(t, after, before time.Time) bool {
 	return (after.IsZero() || t.After(after)) && (before.IsZero() || t.Before(before))
+}
+
+// auditJSON returns an audit's JSON, which must not be changed.
+func (e *Emulator) auditJSON(i int) []byte {
+	rec := e.audits[i]
+	if rec == nil {
+		return e.appendAudit(make([]byte, 0, auditSize), i)
+	}
+	if rec.json == nil {
+		rec.json = e.appendAudit(nil, i)
+	}
+	return rec.json
 }
 
 // appendAudit appends an audit's JSON.

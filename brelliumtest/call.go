@@ -209,14 +209,15 @@ func (e *Emulator) process(c *call) answer {
 		}
 	}
 	a := e.decide(c)
+	a.storage = c.storage
 	if !a.bare {
 		a.requestID = e.newID()
 	}
 	if c.fault != nil && c.fault.noLimit {
-		a.limit = nil
+		a.limit = limitState{}
 	}
-	if a.failure != nil && !a.bare {
-		if c.storage {
+	if a.failure != nil {
+		if a.storage {
 			a.contentType, a.body = "application/xml", a.failure.xml(a.requestID)
 		} else {
 			a.contentType, a.body = jsonType, a.failure.envelope(a.requestID)
@@ -297,7 +298,7 @@ func (e *Emulator) serveAPI(c *call) answer {
 		a = c.script(e.operate(c))
 	}
 	if !a.bare {
-		a.limit = &limitState{int(e.bucket.capacity), e.bucket.remaining(), 0}
+		a.limit = limitState{true, int(e.bucket.capacity), e.bucket.remaining(), 0}
 	}
 	return a
 }
@@ -354,7 +355,7 @@ func (c *call) scriptRefusal(b *bucket, seconds int) answer {
 	}
 	a := c.script(answer{})
 	a.retryAfter = seconds
-	a.limit = &limitState{int(b.capacity), 0, seconds}
+	a.limit = limitState{true, int(b.capacity), 0, seconds}
 	return a
 }
 
@@ -371,7 +372,7 @@ func (c *call) postpone(e *Emulator) {
 func refuse(b *bucket) answer {
 	a := fail(http.StatusTooManyRequests, "RATE_LIMITED", "Too many requests")
 	a.retryAfter = b.reset()
-	a.limit = &limitState{int(b.capacity), b.remaining(), b.reset()}
+	a.limit = limitState{true, int(b.capacity), b.remaining(), b.reset()}
 	return a
 }
 

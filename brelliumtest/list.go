@@ -16,6 +16,10 @@ const (
 	maxLimit     = 100
 )
 
+// cursorMark begins every cursor, so that each has characters ("+/+/") that
+// must be escaped in a query.
+const cursorMark = "\xfb\xff\xbf"
+
 // listQuery is the query of a list, with what all lists have in common.
 type listQuery struct {
 	url.Values
@@ -45,7 +49,7 @@ func parseList(c *call, kind string) (listQuery, *answer) {
 	}
 	if values.Has("cursor") {
 		raw, err := base64.StdEncoding.DecodeString(values.Get("cursor"))
-		place, ok := strings.CutPrefix(string(raw), kind+"?>")
+		place, ok := strings.CutPrefix(string(raw), cursorMark+kind+":")
 		if err != nil || !ok {
 			return refused("cursor is not one of this list")
 		}
@@ -90,8 +94,7 @@ func (l *list) answer() answer {
 	l.body = strconv.AppendBool(l.body, l.more)
 	l.body = append(l.body, `,"next_cursor":`...)
 	if l.more {
-		// The cursor has characters that must be escaped in a query.
-		cursor := base64.StdEncoding.EncodeToString([]byte(l.query.kind + "?>" + strconv.FormatUint(l.next, 10)))
+		cursor := base64.StdEncoding.EncodeToString([]byte(cursorMark + l.query.kind + ":" + strconv.FormatUint(l.next, 10)))
 		l.body = append(append(append(l.body, '"'), cursor...), '"')
 	} else {
 		l.body = append(l.body, "null"...)

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"net"
 	"net/http"
 	"net/url"
@@ -126,6 +127,10 @@ func (e *Emulator) putDocument(c *call) answer {
 	d := e.documents.byID[id]
 	if d == nil {
 		return fail(http.StatusNotFound, "NoSuchKey", "The key does not exist")
+	}
+	if c.size == 0 { // there was no body to read
+		empty := sha256.Sum256(nil)
+		c.sha256 = hex.EncodeToString(empty[:])
 	}
 	d.Size, d.SHA256, d.ContentType = c.size, c.sha256, c.header.Get("Content-Type")
 	d.Puts++

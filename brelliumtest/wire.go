@@ -143,8 +143,8 @@ func (w *wire) fill(p []byte, at, end int64) int {
 	if w.size == 0 {
 		return copy(p, w.body[at:])
 	}
-	for i := range p {
-		p[i] = 'x'
+	for n := copy(p, "x"); n < len(p); n *= 2 {
+		copy(p[n:], p[:n])
 	}
 	return len(p)
 }
