@@ -1,0 +1,18 @@
+module github.com/brellium/brellium-go/bench
+
+go 1.25.0
+
+require (
+	github.com/brellium/brellium-go v0.0.0
+	github.com/stretchr/testify v1.12.1
+	golang.org/x/time v0.15.0
+)
+
+require (
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/hashicorp/go-cleanhttp v0.5.2 // indirect
+	github.com/hashicorp/go-retryablehttp v0.7.8 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+)
+
+replace github.com/brellium/brellium-go => ../

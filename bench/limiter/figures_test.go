@@ -1,0 +1,129 @@
+package limiter
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+)
+
+var (
+	figures = flag.Bool("figures", false, "measure everything and print the table")
+	rows    = flag.String("rows", "", "measure these rows only, as in 7,9")
+	seeds   = flag.Int("seeds", 10, "seeds to measure with -figures")
+)
+
+// spread is the mean and the worst of what several seeds came to.
+type spread struct {
+	sum, worst float64
+	n          int
+}
+
+func (s *spread) add(v float64, atLeast bool) {
+	if s.n == 0 || (v < s.worst) == atLeast && v != s.worst {
+		s.worst = v
+	}
+	s.sum += v
+	s.n++
+}
+
+func (s *spread) mean() float64 { return s.sum / float64(s.n) }
+
+// measured is a cell with what it came to.
+type measured struct {
+	cell
+	spreads []spread // of its goals
+	lost    float64
+}
+
+func (c cell) over(t *testing.T, seeds int) measured {
+	m := measured{cell: c, spreads: make([]spread, len(c.goals))}
+	for seed := range seeds {
+		synctest.Test(t, func(*testing.T) {
+			came := c.measure(uint64(seed))
+			for i, g := range c.goals {
+				m.spreads[i].add(came[g.of], g.atLeast)
+			}
+			m.lost += came[lost]
+		})
+	}
+	return m
+}
+
+// TestFigures holds the client against the goals. In the short check a seed may
+// miss by what single seeds differ; with -figures the mean of the seeds counts.
+func TestFigures(t *testing.T) {
+	var table []measured
+	for _, c := range cells() {
+		if *rows != "" && !strings.Contains(","+*rows+",", ","+c.row+",") || c.long && !*figures {
+			continue
+		}
+		t.Run(c.row+" "+c.situation, func(t *testing.T) {
+			n := *seeds
+			if !*figures {
+				n = 1
+			}
+			m := c.over(t, n)
+			table = append(table, m)
+			if c.row != "1" {
+				assert.Zero(t, m.lost, "lost calls")
+			}
+			for i, g := range c.goals {
+				v := m.spreads[i].mean()
+				if !*figures && g.atLeast {
+					g.limit -= g.slack
+				} else if !*figures {
+					g.limit += g.slack
+				}
+				assert.True(t, g.met(v), "%s: %.4f, the goal is %.4f", g.of, v, g.limit)
+			}
+		})
+	}
+	if *figures {
+		write(table)
+	}
+}
+
+// write prints the table in Markdown.
+func write(table []measured) {
+	fmt.Fprintln(os.Stdout, "| # | situation | time over the bound | refused | fairness | |\n|---|---|---|---|---|---|")
+	for _, m := range table {
+		var columns [4]string
+		for i, g := range m.goals {
+			at, format := 3, "%.0f"
+			switch g.of {
+			case ratio:
+				at, format = 0, "%.4f"
+			case refused:
+				at, format = 1, "%.2f %%"
+			case fairness:
+				at, format = 2, "%.3f"
+			case first:
+				format = "%.1f %%"
+			case late, waited, joined:
+				format = "%.1f s"
+			}
+			sign := "≤"
+			if g.atLeast {
+				sign = "≥"
+			}
+			s := m.spreads[i]
+			text := fmt.Sprintf(format+" ("+format+") %s "+format, s.mean(), s.worst, sign, g.limit)
+			if g.limit == 0 {
+				text = fmt.Sprintf(format+" ("+format+")", s.mean(), s.worst)
+			}
+			if !g.met(s.mean()) {
+				text = "**" + text + "**"
+			}
+			if at == 3 {
+				text = g.of + ": " + text
+			}
+			columns[at] = text
+		}
+		fmt.Printf("| %s | %s | %s |\n", m.row, m.situation, strings.Join(columns[:], " | "))
+	}
+}

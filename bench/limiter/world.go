@@ -1,0 +1,286 @@
+// Package limiter measures how clients share the organization's rate limit:
+// simulated processes, each with a client of its own and some goroutines that
+// call without pause, against one emulator, in the virtual time of
+// testing/synctest. Nothing in it is a model of the client: what runs is the
+// client itself.
+//
+//	go test ./limiter -run TestFigures -v -figures -seeds 10
+//
+// prints the table of docs/limiter.md, and
+//
+//	go test ./limiter -run TestPicture -svg ../../docs/limiter.svg
+//
+// draws its picture. Without flags the tests are a shorter check of the same.
+package limiter
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/brellium/brellium-go/brelliumtest"
+)
+
+// latency is a lognormal distribution of round trips.
+type latency struct{ median, p99 time.Duration }
+
+var (
+	near   = latency{80 * time.Millisecond, 400 * time.Millisecond}
+	middle = latency{200 * time.Millisecond, 800 * time.Millisecond}
+	far    = latency{500 * time.Millisecond, 1500 * time.Millisecond}
+)
+
+func (l latency) draw(r *rand.Rand) time.Duration {
+	const z99 = 2.3263 // of the normal distribution
+	sigma := math.Log(float64(l.p99)/float64(l.median)) / z99
+	return time.Duration(float64(l.median) * math.Exp(sigma*r.NormFloat64()))
+}
+
+// process is one of those that share the organization's limit.
+type process struct {
+	client     maker
+	calls      int
+	concurrent int           // goroutines
+	start      time.Duration // when it begins
+	pause      time.Duration // of a goroutine between two calls
+}
+
+// world is an organization and its processes.
+type world struct {
+	latency   latency
+	level     float64 // of the bucket at the start
+	processes []process
+	record    bool // let the emulator keep all requests
+	// while, when set, runs beside the processes until done is closed.
+	while func(e *brelliumtest.Emulator, done <-chan struct{})
+	// faults happen to requests for as long as the run lasts.
+	faults []brelliumtest.Fault
+}
+
+// answer is one answer that a process got, or the lack of one.
+type answer struct {
+	process  int
+	sent, at time.Duration // since the start
+	status   int           // 0: none
+}
+
+// call is one call of a process.
+type call struct {
+	process      int
+	begun, ended time.Duration
+	err          error
+}
+
+// outcome is what came of a run.
+type outcome struct {
+	world   world
+	answers []answer
+	calls   []call
+	spent   int // tokens, where the emulator recorded
+}
+
+// run lets the processes do their work. It belongs into a bubble of synctest.
+func (w world) run(seed uint64) *outcome {
+	records := 0
+	if w.record {
+		records = -1
+	}
+	e := brelliumtest.New(
+		brelliumtest.WithSeed(seed),
+		brelliumtest.WithLatency(w.latency.draw),
+		brelliumtest.WithRateLimitLevel(w.level),
+		brelliumtest.WithRecordLimit(records),
+		brelliumtest.WithTokenLifetime(24*time.Hour),
+	)
+	e.Inject(brelliumtest.OpAny, w.faults...)
+	o := &outcome{world: w}
+	m := &meter{next: e.Transport(), start: time.Now()}
+	done := make(chan struct{})
+	var beside, work sync.WaitGroup
+	if w.while != nil {
+		beside.Go(func() { w.while(e, done) })
+	}
+	for i, p := range w.processes {
+		work.Go(func() {
+			time.Sleep(p.start)
+			m.drive(i, p, e, o)
+		})
+	}
+	work.Wait()
+	close(done)
+	beside.Wait()
+	for _, r := range e.Requests() {
+		if r.Spent {
+			o.spent++
+		}
+	}
+	o.answers = m.answers
+	return o
+}
+
+// meter notes the answers that processes get and the calls that they make.
+type meter struct {
+	next  http.RoundTripper
+	start time.Time
+
+	mu      sync.Mutex
+	answers []answer
+}
+
+// drive lets one process do its work.
+func (m *meter) drive(number int, p process, e *brelliumtest.Emulator, o *outcome) {
+	do := p.client(e, &metered{m, number})
+	left := p.calls
+	var workers sync.WaitGroup
+	for range p.concurrent {
+		workers.Go(func() {
+			for {
+				m.mu.Lock()
+				left--
+				more := left >= 0
+				m.mu.Unlock()
+				if !more {
+					return
+				}
+				c := call{process: number, begun: time.Since(m.start)}
+				c.err = do(context.Background())
+				c.ended = time.Since(m.start)
+				m.mu.Lock()
+				o.calls = append(o.calls, c)
+				m.mu.Unlock()
+				time.Sleep(p.pause)
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// metered is the transport of one process.
+type metered struct {
+	*meter
+	process int
+}
+
+func (m *metered) RoundTrip(r *http.Request) (*http.Response, error) {
+	a := answer{process: m.process, sent: time.Since(m.start)}
+	resp, err := m.next.RoundTrip(r)
+	a.at = time.Since(m.start)
+	if err == nil {
+		a.status = resp.StatusCode
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answers = append(m.answers, a)
+	return resp, err
+}
+
+// done is how many calls succeeded.
+func (o *outcome) done() int { return len(o.calls) - o.lost() }
+
+// lost is how many calls failed.
+func (o *outcome) lost() int {
+	n := 0
+	for _, c := range o.calls {
+		if c.err != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// finished is when the last call ended.
+func (o *outcome) finished() time.Duration {
+	var at time.Duration
+	for _, c := range o.calls {
+		at = max(at, c.ended)
+	}
+	return at
+}
+
+// refusals calls each for every 429.
+func (o *outcome) refusals(each func(answer)) (n int) {
+	for _, a := range o.answers {
+		if a.status == http.StatusTooManyRequests {
+			n++
+			if each != nil {
+				each(a)
+			}
+		}
+	}
+	return n
+}
+
+// lastRefusal is when the last 429 came, after the last process had started.
+func (o *outcome) lastRefusal() time.Duration {
+	var start, last time.Duration
+	for _, p := range o.world.processes {
+		start = max(start, p.start)
+	}
+	o.refusals(func(a answer) { last = max(last, a.at-start) })
+	return last
+}
+
+// refusedLater counts the refusals of requests that their process sent after it
+// had had its first answer.
+func (o *outcome) refusedLater() int {
+	first := map[int]time.Duration{}
+	for _, a := range o.answers { // in the order in which they came
+		if _, known := first[a.process]; !known && a.status != 0 {
+			first[a.process] = a.at
+		}
+	}
+	n := 0
+	o.refusals(func(a answer) {
+		if a.sent > first[a.process] {
+			n++
+		}
+	})
+	return n
+}
+
+// fairness is Jain's index of the processes' successes, the mean over the
+// windows of 30 s in which all of them are at work: 1 where all are served
+// alike, 1/n where one of n gets everything. It is 0 where there is no such
+// window.
+func (o *outcome) fairness() float64 {
+	const window = 30 * time.Second
+	n := len(o.world.processes)
+	var begin time.Duration
+	ends := make([]time.Duration, n)
+	for i, p := range o.world.processes {
+		begin = max(begin, p.start)
+		for _, c := range o.calls {
+			if c.process == i {
+				ends[i] = max(ends[i], c.ended)
+			}
+		}
+	}
+	end := ends[0]
+	for _, e := range ends {
+		end = min(end, e)
+	}
+	var sum float64
+	windows := int((end - begin) / window)
+	for k := range windows {
+		from := begin + time.Duration(k)*window
+		served := make([]float64, n)
+		for _, c := range o.calls {
+			if c.err == nil && c.ended >= from && c.ended < from+window {
+				served[c.process]++
+			}
+		}
+		var total, squares float64
+		for _, s := range served {
+			total += s
+			squares += s * s
+		}
+		sum += total * total / (float64(n) * squares)
+	}
+	if windows < 1 {
+		return 0
+	}
+	return sum / float64(windows)
+}
