@@ -1,0 +1,186 @@
+package brellium_test
+
+import (
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/brellium/brellium-go"
+)
+
+// methodOperations names the operations that each method of a service sends.
+var methodOperations = map[string][]string{
+	"Audits.Retrieve":    {"audits.retrieve"},
+	"Audits.List":        {"audits.list"},
+	"Audits.All":         {"audits.list"},
+	"Audits.Update":      {"audits.update"},
+	"Audits.BatchUpdate": {"audits.batch_update"},
+
+	"Documents.Create":   {"documents.create"},
+	"Documents.Retrieve": {"documents.retrieve"},
+	"Documents.List":     {"documents.list"},
+	"Documents.All":      {"documents.list"},
+	"Documents.Upload":   {"documents.create", "documents.put"},
+
+	"Users.Create":   {"users.create"},
+	"Users.Retrieve": {"users.retrieve"},
+	"Users.List":     {"users.list"},
+	"Users.All":      {"users.list"},
+	"Users.Delete":   {"users.delete"},
+	"Users.Ensure":   {"users.create", "users.list"},
+
+	"EmailRecipients.Create":      {"email_recipients.create"},
+	"EmailRecipients.Retrieve":    {"email_recipients.retrieve"},
+	"EmailRecipients.List":        {"email_recipients.list"},
+	"EmailRecipients.All":         {"email_recipients.list"},
+	"EmailRecipients.FindByEmail": {"email_recipients.list"},
+	"EmailRecipients.Ensure":      {"email_recipients.create", "email_recipients.list"},
+
+	"OAuth.CreateToken": {"oauth.token"},
+}
+
+// TestEveryMethodHasAnOperationAndTheOtherWayRound walks the services by
+// reflection, so that a method or an operation that is added is noticed.
+func TestEveryMethodHasAnOperationAndTheOtherWayRound(t *testing.T) {
+	known := map[string]bool{}
+	for _, op := range brellium.OperationRows() {
+		assert.False(t, known[op.Name], "%s comes twice", op.Name)
+		known[op.Name] = true
+	}
+	methods, sent := map[string]bool{}, map[string]bool{}
+	client := reflect.TypeFor[brellium.Client]()
+	for i := range client.NumField() {
+		field := client.Field(i)
+		if !field.IsExported() {
+			continue
+		}
+		for j := range field.Type.NumMethod() {
+			name := field.Name + "." + field.Type.Method(j).Name
+			methods[name] = true
+			ops := methodOperations[name]
+			assert.NotEmpty(t, ops, "the method %s has no operation", name)
+			for _, op := range ops {
+				assert.True(t, known[op], "%s sends %s, which the table does not have", name, op)
+				sent[op] = true
+			}
+		}
+	}
+	for name := range methodOperations {
+		assert.True(t, methods[name], "there is no method %s", name)
+	}
+	for op := range known {
+		assert.True(t, sent[op], "no method sends %s", op)
+	}
+}
+
+// TestTheMatrixFollowsTheTable holds the expectations of the matrix against
+// the operation table, which is the guide's.
+func TestTheMatrixFollowsTheTable(t *testing.T) {
+	for _, op := range brellium.OperationRows() {
+		var rows []caller
+		for _, c := range callers {
+			if c.op == op.Name {
+				rows = append(rows, c)
+			}
+		}
+		require.NotEmpty(t, rows, "the matrix does not have %s", op.Name)
+		for _, c := range rows {
+			assert.Equal(t, op.Write, c.write, op.Name)
+			switch op.Repeat {
+			case "yes":
+				assert.True(t, c.repeatable, op.Name)
+			case "no":
+				assert.False(t, c.repeatable, op.Name)
+			}
+		}
+		if op.Repeat != "yes" && op.Repeat != "no" {
+			assert.Len(t, rows, 2, "%s is to be met both ways", op.Name)
+			assert.NotEqual(t, rows[0].repeatable, rows[1].repeatable, op.Name)
+		}
+		if op.Method == "GET" {
+			assert.Equal(t, "yes", op.Repeat, op.Name)
+			assert.False(t, op.Write, op.Name)
+		}
+	}
+	for _, c := range callers {
+		assert.True(t, slices.ContainsFunc(brellium.OperationRows(), func(op brellium.OperationRow) bool { return op.Name == c.op }), c.op)
+	}
+}
+
+// TestTheGuidesTableIsTheOperationTable spells the writes of the guide's table
+// "Decide what is safe to retry", so that a change of the code alone fails.
+func TestTheGuidesTableIsTheOperationTable(t *testing.T) {
+	guide := map[string]string{
+		"PATCH /v2/audits/{audit_id}":                   "yes",
+		"POST /v2/audits/batch_update":                  "yes",
+		"POST /v2/documents":                            "if every document has an external_id",
+		"POST /v2/users":                                "no",
+		"DELETE /v2/users/{user_id}":                    "yes",
+		"POST /v2/email_recipients":                     "no",
+		"POST /v2/oauth/token":                          "yes",
+		"PUT {upload_url}":                              "yes", // not the API's; a PUT stores the same bytes
+		"GET /v2/audits":                                "yes",
+		"GET /v2/audits/{audit_id}":                     "yes",
+		"GET /v2/documents":                             "yes",
+		"GET /v2/documents/{document_id}":               "yes",
+		"GET /v2/users":                                 "yes",
+		"GET /v2/users/{user_id}":                       "yes",
+		"GET /v2/email_recipients":                      "yes",
+		"GET /v2/email_recipients/{email_recipient_id}": "yes",
+	}
+	got := map[string]string{}
+	for _, op := range brellium.OperationRows() {
+		got[op.Method+" "+op.Path] = op.Repeat
+	}
+	assert.Equal(t, guide, got)
+}
+
+// operationTable renders the operation table for README.md.
+func operationTable() string {
+	var b strings.Builder
+	b.WriteString("| operation | method and path | repeated after a 5xx or a lost answer |\n|---|---|---|\n")
+	for _, op := range brellium.OperationRows() {
+		b.WriteString("| `" + op.Name + "` | `" + op.Method + " " + op.Path + "` | " + op.Repeat + " |\n")
+	}
+	return b.String()
+}
+
+// outcomeTable is the table of outcomes for README.md, by verdict.
+var outcomeTable = func() string {
+	var b strings.Builder
+	b.WriteString("| outcome of an attempt | what happened | sent again |\n|---|---|---|\n")
+	for _, row := range []struct {
+		verdict     brellium.Verdict
+		what, again string
+	}{
+		{brellium.VerdictDone, "a 2xx, its body read whole", "–"},
+		{brellium.VerdictNeverSent, "the dial, the lookup or the TLS handshake failed, or the connection died before a byte was written", "every operation"},
+		{brellium.VerdictNotSendable, "a certificate that does not verify, a host that does not exist, a transport that refuses to send", "never"},
+		{brellium.VerdictRefused, "429 (nothing ran); 401 (once, with a new token)", "every operation"},
+		{brellium.VerdictUnknown, "5xx, 408, a reset, a cut-off answer, a timeout after bytes were written: it may have run", "only where a repeat does no harm"},
+		{brellium.VerdictRejected, "any other 4xx, a 3xx", "never"},
+		{brellium.VerdictBlocked, "a 403 without JSON", "never; the client goes easy, then stops for a while"},
+		{brellium.VerdictGivenUp, "your context ended", "never"},
+	} {
+		b.WriteString("| " + string(row.verdict) + " | " + row.what + " | " + row.again + " |\n")
+	}
+	return b.String()
+}()
+
+// TestREADMEHasTheTables compares README.md with the code.
+func TestREADMEHasTheTables(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	for marker, want := range map[string]string{"operations": operationTable(), "outcomes": outcomeTable} {
+		_, rest, found := strings.Cut(string(readme), "<!-- "+marker+" -->")
+		require.True(t, found, "README.md lacks the marker <!-- %s -->", marker)
+		got, _, found := strings.Cut(rest, "<!-- /"+marker+" -->")
+		require.True(t, found, "README.md lacks the marker <!-- /%s -->", marker)
+		assert.Equal(t, want, strings.TrimSpace(got)+"\n", "the table between the markers %s", marker)
+	}
+}
