@@ -248,14 +248,13 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any, op
 		return err
 	}
 	r.op = customOperation(method, false)
-	call, err := c.do(ctx, r, opts)
-	switch {
-	case err != nil:
-		return err
-	case into == nil, call.got.status == http.StatusNoContent:
-		return call.decodeNothing()
-	}
-	return call.decode(into)
+	_, err = c.do(ctx, r, opts, func(call *call) error {
+		if into == nil || call.got.status == http.StatusNoContent {
+			return call.decodeNothing()
+		}
+		return call.decode(into)
+	})
+	return err
 }
 
 // splitPath takes apart the path of Client.Do.
@@ -355,14 +354,15 @@ func (c *call) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// do makes one API call. It returns the call once it has succeeded, with its
-// answer in got.
-func (c *Client) do(ctx context.Context, r request, opts []CallOption) (*call, error) {
+// do makes one API call and hands its answer to decode, without whose consent
+// it has not succeeded. It returns the call where one was sent, also with an
+// error.
+func (c *Client) do(ctx context.Context, r request, opts []CallOption, decode func(*call) error) (*call, error) {
 	call, err := c.newCall(ctx, r, opts)
 	if err != nil {
 		return nil, err
 	}
-	return call, c.run(call)
+	return call, c.run(call, decode)
 }
 
 // newCall checks everything that can be checked before sending.
@@ -472,8 +472,9 @@ func encode(body any) ([]byte, error) {
 	return data, nil
 }
 
-// run sends a call through the retry layer and settles what is told of it.
-func (c *Client) run(call *call) error {
+// run sends a call through the retry layer, has its answer decoded, and settles
+// what is told of it.
+func (c *Client) run(call *call, decode func(*call) error) error {
 	begun := time.Now()
 	if call.response != nil {
 		*call.response = Response{} // it may have served another call
@@ -486,6 +487,9 @@ func (c *Client) run(call *call) error {
 	if r := call.response; r != nil {
 		o := &call.got
 		r.StatusCode, r.Header, r.RequestID, r.RateLimit = o.status, o.header, o.requestID, o.rate
+	}
+	if call.err == nil {
+		call.err = decode(call)
 	}
 	call.tellEnd(begun)
 	return call.err

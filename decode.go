@@ -34,11 +34,12 @@ type resource[T any] interface {
 
 // fetch makes one API call whose answer is one T.
 func fetch[T any, P resource[T]](ctx context.Context, c *Client, r request, opts []CallOption) (*T, error) {
-	call, err := c.do(ctx, r, opts)
-	if err != nil {
-		return nil, err
-	}
-	return decodeResource[T, P](call)
+	var v *T
+	_, err := c.do(ctx, r, opts, func(call *call) (err error) {
+		v, err = decodeResource[T, P](call)
+		return err
+	})
+	return v, err
 }
 
 // decodeResource decodes an answer that is one T.

@@ -157,15 +157,16 @@ type ensuring[T any, P resource[T]] struct {
 func (e *ensuring[T, P]) run(ctx context.Context) (*T, error) {
 	attempts := 0
 	for sends := 1; ; sends++ {
-		call, err := e.client.do(ctx, e.create, e.opts)
+		var made *T
+		call, err := e.client.do(ctx, e.create, e.opts, func(call *call) (err error) {
+			made, err = decodeResource[T, P](call)
+			return err
+		})
+		if err == nil {
+			return made, nil
+		}
 		if call != nil {
 			attempts += call.attempts
-		}
-		if err == nil {
-			var made *T
-			if made, err = decodeResource[T, P](call); err == nil {
-				return made, nil
-			}
 		}
 		if answer, ok := asType[*APIError](err); ok && answer.Is(ErrConflict) && slices.Contains(e.done, answer.Code) {
 			return e.lookUp(ctx, attempts, answer)

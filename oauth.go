@@ -77,6 +77,14 @@ func (c *Client) setUpTokens(cfg *clientConfig) error {
 // mint asks the token endpoint for a token, through the same pipeline as
 // every call, but for the token and the API's limiter.
 func (c *Client) mint(ctx context.Context) (*Token, error) {
+	var t *Token
+	decode := func(c *call) (err error) {
+		t, err = decodeToken(c.got.body, time.Now())
+		if e, ok := err.(*DecodeError); ok {
+			e.StatusCode, e.RequestID = c.got.status, c.got.requestID
+		}
+		return err
+	}
 	call, err := c.newCall(ctx, request{op: opOAuthToken, body: tokenRequest{
 		GrantType:    "client_credentials",
 		ClientID:     c.credentials.id.reveal(),
@@ -87,7 +95,7 @@ func (c *Client) mint(ctx context.Context) (*Token, error) {
 	}
 	call.timing = timing{maxRetries: mintMaxRetries, explicit: true, attemptTimeout: mintAttemptTimeout, totalTimeout: mintTotalTimeout}
 	call.auth, call.slots, call.limiter = false, nil, c.mintLimiter
-	if err := c.run(call); err != nil {
+	if err := c.run(call, decode); err != nil {
 		// No caller's context ended, but the mint's own.
 		if e, ok := err.(*InterruptedError); ok && e.Last != nil {
 			call.last = e.Last
@@ -97,11 +105,7 @@ func (c *Client) mint(ctx context.Context) (*Token, error) {
 		}
 		return nil, err
 	}
-	t, err := decodeToken(call.got.body, time.Now())
-	if e, ok := err.(*DecodeError); ok {
-		e.StatusCode, e.RequestID = call.got.status, call.got.requestID
-	}
-	return t, err
+	return t, nil
 }
 
 var errMintLimit = errors.New("a burst of 20 token requests, then one every 10 seconds")

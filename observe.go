@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -136,8 +138,8 @@ type Event struct {
 	// PathTemplate is the path with its placeholder, such as
 	// "/v2/audits/{audit_id}"; it is empty for Client.Do.
 	PathTemplate string
-	// Host is the host, with its port where one was given, of the client's
-	// base URL. It is empty for an upload, which goes elsewhere.
+	// Host is the host and port of the client's base URL, such as
+	// "api.brellium.com:443". It is empty for an upload, which goes elsewhere.
 	Host string
 	// Attempt counts from 1. On EventCallEnd it is the number of attempts.
 	Attempt int
@@ -314,9 +316,21 @@ func (o *observers) log(ctx context.Context, level slog.Level, e *Event) {
 func (c *call) event(kind EventKind) Event {
 	e := Event{Kind: kind, Operation: c.op.name, Method: c.op.method, PathTemplate: c.op.path}
 	if c.op != opDocumentsPut {
-		e.Host = c.client.baseURL.Host
+		e.Host = hostPort(&c.client.baseURL)
 	}
 	return e
+}
+
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "http":
+		port = "80"
+	default:
+		port = "443"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
 }
 
 // tell passes an event about the call on, if anybody listens.

@@ -88,13 +88,13 @@ func (l *lister[T, P]) page(ctx context.Context, number int, cursor string, extr
 	if len(extra) > 0 {
 		opts = append(slices.Clip(opts), extra...)
 	}
-	call, err := l.client.do(ctx, r, opts)
+	var p *Page[T]
+	call, err := l.client.do(ctx, r, opts, func(call *call) (err error) {
+		p, err = decodePage[T, P](call)
+		return err
+	})
 	if number == 0 && call != nil {
 		l.response = call.response
-	}
-	var p *Page[T]
-	if err == nil {
-		p, err = decodePage[T, P](call)
 	}
 	if err != nil {
 		if number > 0 {
