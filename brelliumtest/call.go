@@ -44,6 +44,7 @@ type call struct {
 	record *Request     // its place in the records; nil: not recorded
 
 	body   []byte // an API request's, or the head of an uploaded file
+	keep   int    // how much of an uploaded file
 	size   int64
 	sha256 string
 	now    time.Time
@@ -81,6 +82,9 @@ func (e *Emulator) open(c *call) {
 		if scheme, token, ok := strings.Cut(auth, " "); ok && strings.EqualFold(scheme, "Bearer") {
 			c.rec.Token = token
 		}
+	}
+	if e.recordLimit != 0 {
+		c.keep = maxRecorded
 	}
 	e.mu.Lock()
 	c.fault = e.takeFault(&c.rec)
@@ -136,7 +140,7 @@ func (c *call) readFile(r io.Reader) error {
 		n, err := r.Read(buf)
 		sum.Write(buf[:n])
 		c.size += int64(n)
-		if room := maxRecorded - len(c.body); room > 0 {
+		if room := c.keep - len(c.body); room > 0 {
 			c.body = append(c.body, buf[:min(n, room)]...)
 		}
 		if err == io.EOF {
@@ -224,6 +228,7 @@ func (e *Emulator) process(c *call) answer {
 		}
 	}
 	c.rec.Status, c.rec.RequestID = a.status, a.requestID
+	e.answers[operationStatus{c.rec.Operation, a.status}]++
 	if c.record != nil {
 		*c.record = c.rec
 	}

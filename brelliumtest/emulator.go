@@ -56,6 +56,7 @@ type Emulator struct {
 	faults  map[string][]*queuedFault
 	records []*Request
 	counts  map[string]int
+	answers map[operationStatus]int
 
 	audits     []*auditRecord // nil: seeded, and not changed since
 	auditIndex map[string]int // the places of those that are not nil
@@ -89,6 +90,7 @@ func New(opts ...Option) *Emulator {
 		tokens:         make(map[string]time.Time),
 		faults:         make(map[string][]*queuedFault),
 		counts:         make(map[string]int),
+		answers:        make(map[operationStatus]int),
 		auditIndex:     make(map[string]int),
 		invites:        make(map[string]int),
 	}

@@ -334,5 +334,8 @@ func TestRecordLimit(t *testing.T) {
 			assert.Equal(t, brelliumtest.OpUserList, requests[want-1].Operation)
 		}
 		assert.Equal(t, 19, s.emu.Count(brelliumtest.OpAuditRetrieve))
+		assert.Equal(t, 19, s.emu.CountStatus(brelliumtest.OpAuditRetrieve, 200))
+		assert.Equal(t, 20, s.emu.CountStatus(brelliumtest.OpAny, 200))
+		assert.Zero(t, s.emu.CountStatus(brelliumtest.OpAny, 429))
 	}
 }

@@ -97,10 +97,35 @@ func (e *Emulator) Count(operation string) int {
 	return n
 }
 
+// operationStatus is an operation with the status of an answer.
+type operationStatus struct {
+	operation string
+	status    int
+}
+
+// CountStatus returns how many requests of an operation were answered with a
+// status, with OpAny how many in all. An answer that a fault kept from
+// arriving counts too.
+func (e *Emulator) CountStatus(operation string, status int) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if operation != OpAny {
+		return e.answers[operationStatus{operation, status}]
+	}
+	n := 0
+	for key, count := range e.answers {
+		if key.status == status {
+			n += count
+		}
+	}
+	return n
+}
+
 // ClearRequests forgets the recorded requests and sets all counts to zero.
 func (e *Emulator) ClearRequests() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.records = nil
 	clear(e.counts)
+	clear(e.answers)
 }

@@ -123,7 +123,11 @@ func send(ctx context.Context, trace *httptrace.ClientTrace, c *call, body io.Re
 	}
 	err := readWhole(ctx, c, body)
 	if trace != nil && trace.WroteRequest != nil {
-		trace.WroteRequest(httptrace.WroteRequestInfo{Err: err})
+		info := httptrace.WroteRequestInfo{Err: err}
+		if err == errDropped {
+			info.Err = dropError(c)
+		}
+		trace.WroteRequest(info)
 	}
 	return err
 }

@@ -59,8 +59,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	if *audits < 0 || *burst < 1 || *rate <= 0 {
-		return errors.New("-audits must not be negative, -burst and -rate must be positive")
+	if *audits < 0 || *latency < 0 || *burst < 1 || *rate <= 0 {
+		return errors.New("-audits and -latency must not be negative, -burst and -rate must be positive")
 	}
 	if (*clientID == "") != (*clientSecret == "") {
 		return errors.New("-client-id and -client-secret go together")
