@@ -108,10 +108,7 @@ func (e *APIError) Error() string {
 	if e.RequestID != "" {
 		s += " (request id " + e.RequestID + ")"
 	}
-	if e.mayHaveRun {
-		s += "; outcome unknown: the request may have run"
-	}
-	return s
+	return s + unknownNote(e.mayHaveRun)
 }
 
 // Is matches the sentinels ErrNotFound, ErrConflict, ErrUnauthorized,
@@ -152,7 +149,7 @@ func (e *BlockedError) Error() string {
 	if !e.RetryAt.IsZero() {
 		s += "; sending stops until " + e.RetryAt.UTC().Format(time.RFC3339)
 	}
-	return s
+	return s + unknownNote(e.mayHaveRun)
 }
 
 // ExhaustedReason says what ended a call that was still worth repeating.
@@ -203,7 +200,9 @@ func (e *RetriesExhaustedError) Is(target error) bool {
 
 // ConnectionError says that an attempt got no usable answer: the dial or the
 // TLS handshake failed, the connection was reset, the answer was cut off, or
-// the attempt timed out. It unwraps to the cause, which holds no URL.
+// the attempt timed out. It unwraps to the cause, which holds no URL, and which
+// is os.ErrDeadlineExceeded where the attempt timed out: the errors of package
+// context are left to the caller's own.
 type ConnectionError struct {
 	// Operation is the operation's name.
 	Operation string
@@ -221,11 +220,7 @@ type ConnectionError struct {
 }
 
 func (e *ConnectionError) Error() string {
-	s := "brellium: " + e.Operation + ": " + e.Reason
-	if e.mayHaveRun {
-		s += "; outcome unknown: the request may have run"
-	}
-	return s
+	return "brellium: " + e.Operation + ": " + e.Reason + unknownNote(e.mayHaveRun)
 }
 
 // Unwrap returns the cause.
@@ -255,7 +250,7 @@ func (e *DecodeError) Error() string {
 	if e.RequestID != "" {
 		s += " (request id " + e.RequestID + ")"
 	}
-	return s
+	return s + unknownNote(e.mayHaveRun)
 }
 
 // PaginationError says that a list could not be read to its end: a cursor
@@ -353,9 +348,7 @@ func (e *InterruptedError) Error() string {
 	if e.Wait > 0 {
 		s += ": the rate limit asks for a wait of " + e.Wait.Round(time.Millisecond).String()
 	}
-	if e.mayHaveRun {
-		s += "; outcome unknown: the request may have run"
-	}
+	s += unknownNote(e.mayHaveRun)
 	if e.Last != nil {
 		s += "; last failure: " + e.Last.Error()
 	}
@@ -388,8 +381,9 @@ func (e *ValidationError) Error() string { return "brellium: invalid " + e.Field
 // IsTransient reports whether trying again later may help: a refusal (429), a
 // 5xx or 408, a connection that failed. It is false for a rejection, a block,
 // the caller's own cancellation or deadline, a certificate that does not
-// verify, and for bad input. For a write it does not say that a repeat is
-// harmless: ask OutcomeUnknown too.
+// verify, and for bad input. A RetriesExhaustedError is as transient as the
+// failure behind it. For a write it does not say that a repeat is harmless: ask
+// OutcomeUnknown too.
 func IsTransient(err error) bool {
 	if _, ok := asType[*InterruptedError](err); ok {
 		return false
@@ -559,6 +553,14 @@ func (e UploadError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
 
 // MarshalJSON encodes what LogValue gives.
 func (e InterruptedError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
+
+// unknownNote is what OutcomeUnknown says, as the end of an error's text.
+func unknownNote(mayHaveRun bool) string {
+	if mayHaveRun {
+		return "; outcome unknown: the request may have run"
+	}
+	return ""
+}
 
 func plural(n int, word string) string {
 	if n == 1 {

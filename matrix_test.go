@@ -463,13 +463,12 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// newClient is a client with a fixed token and without a limiter.
+// newClient is a client with a fixed token.
 func newClient(t *testing.T, opts ...brellium.ClientOption) *brellium.Client {
 	t.Helper()
 	client, err := brellium.NewClient(append([]brellium.ClientOption{
 		brellium.WithBaseURL("https://api.example.test"),
 		brellium.WithAccessToken("token-1"),
-		brellium.WithoutRateLimiter(),
 	}, opts...)...)
 	require.NoError(t, err)
 	return client
