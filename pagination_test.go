@@ -1,0 +1,612 @@
+package brellium_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jarcoal/httpmock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/brellium/brellium-go"
+	"github.com/brellium/brellium-go/brelliumtest"
+)
+
+// resourceClient is a client of emu.
+func resourceClient(t testing.TB, emu *brelliumtest.Emulator, opts ...brellium.ClientOption) *brellium.Client {
+	t.Helper()
+	client, err := emu.Client(opts...)
+	require.NoError(t, err)
+	return client
+}
+
+// resourceMock is a client with a transport that answers what the test says.
+func resourceMock(t testing.TB, opts ...brellium.ClientOption) (*brellium.Client, *httpmock.MockTransport) {
+	t.Helper()
+	mock := httpmock.NewMockTransport()
+	client, err := brellium.NewClient(append([]brellium.ClientOption{
+		brellium.WithHTTPClient(&http.Client{Transport: mock}),
+		brellium.WithAccessToken("token-of-a-test"),
+	}, opts...)...)
+	require.NoError(t, err)
+	return client, mock
+}
+
+// pagesByCursor answers GET path with the page that the query's cursor names.
+func pagesByCursor(t *testing.T, mock *httpmock.MockTransport, path string, pages map[string]string) *[]url.Values {
+	t.Helper()
+	var queries []url.Values
+	mock.RegisterResponder(http.MethodGet, path, func(r *http.Request) (*http.Response, error) {
+		q := r.URL.Query()
+		queries = append(queries, q)
+		page, ok := pages[q.Get("cursor")]
+		if !assert.True(t, ok, "no page for the cursor %q", q.Get("cursor")) {
+			return httpmock.NewStringResponse(404, ""), nil
+		}
+		return httpmock.NewStringResponse(200, page), nil
+	})
+	return &queries
+}
+
+// readAll ranges over a sequence to its end.
+func readAll[T any](seq func(func(*T, error) bool)) (items []*T, err error) {
+	for item, e := range seq {
+		if e != nil {
+			err = e
+			continue // whatever came after an error would be wrong, and is seen
+		}
+		items = append(items, item)
+	}
+	return items, err
+}
+
+func auditIDs(audits []*brellium.Audit) []string {
+	ids := make([]string, len(audits))
+	for i, a := range audits {
+		ids[i] = a.AuditID
+	}
+	return ids
+}
+
+// LerianStudio/midaz-sdk-golang#241
+func TestAllEndsAtARepeatedCursor(t *testing.T) {
+	client, mock := resourceMock(t)
+	page := `{"data":[{"audit_id":"x"}],"has_more":true,"next_cursor":"c1"}`
+	queries := pagesByCursor(t, mock, "/v2/audits", map[string]string{"": page, "c1": page})
+
+	audits, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{}))
+	var paging *brellium.PaginationError
+	require.ErrorAs(t, err, &paging)
+	assert.Contains(t, err.Error(), "repeated cursor")
+	assert.Equal(t, "audits.list", paging.Operation)
+	assert.Equal(t, "c1", paging.Cursor)
+	assert.NoError(t, paging.Err)
+	assert.LessOrEqual(t, len(*queries), 3)
+	assert.Len(t, audits, 2, "the items of both pages")
+}
+
+// google/triage-party#213
+func TestAllEndsWhereCursorsGoInACircle(t *testing.T) {
+	client, mock := resourceMock(t)
+	page := func(id, next string) string {
+		return fmt.Sprintf(`{"data":[{"audit_id":%q}],"has_more":true,"next_cursor":%q}`, id, next)
+	}
+	queries := pagesByCursor(t, mock, "/v2/audits", map[string]string{
+		"": page("1", "c1"), "c1": page("2", "c2"), "c2": page("3", "c3"), "c3": page("4", "c1"),
+	})
+	audits, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{}))
+	var paging *brellium.PaginationError
+	require.ErrorAs(t, err, &paging)
+	assert.Equal(t, "c3", paging.Cursor)
+	assert.Equal(t, []string{"1", "2", "3", "4"}, auditIDs(audits))
+	assert.Len(t, *queries, 4)
+
+	// So does a list that began in the middle of it.
+	audits, err = readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Cursor: "c2"}))
+	require.ErrorAs(t, err, &paging)
+	assert.Equal(t, []string{"3", "4", "2"}, auditIDs(audits))
+}
+
+// openai/openai-go#890
+func TestAnEmptyPageWithACursorGoesOn(t *testing.T) {
+	client, mock := resourceMock(t)
+	queries := pagesByCursor(t, mock, "/v2/audits", map[string]string{
+		"":   `{"data":[],"next_cursor":"c1"}`,
+		"c1": `{"data":[{"audit_id":"1"},{"audit_id":"2"}],"next_cursor":"c2"}`,
+		"c2": `{"data":[]}`,
+	})
+	audits, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{}))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"1", "2"}, auditIDs(audits))
+	assert.Len(t, *queries, 3)
+}
+
+// stripe/stripe-python#221, okta/okta-sdk-golang#242
+func TestFiltersAndLimitGoWithEveryPage(t *testing.T) {
+	after := time.Date(2025, 1, 2, 3, 4, 5, 600, time.FixedZone("", 2*3600))
+	params := brellium.AuditListParams{
+		Status: "complete", SetID: "a&b c", DocumentID: "d/é", Flags: []string{"Failed", "Missing Signature"},
+		CreatedAfter: after, Limit: 2,
+	}
+	for _, opts := range [][]brellium.CallOption{nil, {brellium.WithPrefetch()}} {
+		client, mock := resourceMock(t)
+		queries := pagesByCursor(t, mock, "/v2/audits", map[string]string{
+			"":        `{"data":[{"audit_id":"1"},{"audit_id":"2"}],"has_more":true,"next_cursor":"c1+/=&%"}`,
+			"c1+/=&%": `{"data":[{"audit_id":"3"},{"audit_id":"4"}],"has_more":true,"next_cursor":"c 2?"}`,
+			"c 2?":    `{"data":[{"audit_id":"5"}],"has_more":false,"next_cursor":null}`,
+		})
+		given := params
+		audits, err := readAll(client.Audits.All(t.Context(), given, opts...))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"1", "2", "3", "4", "5"}, auditIDs(audits))
+		assert.Equal(t, params, given)
+		require.Len(t, *queries, 3)
+		for i, cursor := range []string{"", "c1+/=&%", "c 2?"} {
+			want := url.Values{
+				"status": {"complete"}, "set_id": {"a&b c"}, "document_id": {"d/é"}, "flags": {"Failed", "Missing Signature"},
+				"created_after": {"2025-01-02T03:04:05.0000006+02:00"}, "limit": {"2"},
+			}
+			if cursor != "" {
+				want.Set("cursor", cursor)
+			}
+			assert.Equal(t, want, (*queries)[i])
+		}
+	}
+}
+
+func TestAPromisedPageWithoutACursorIsAnErrorThatLosesNoItem(t *testing.T) {
+	client, mock := resourceMock(t)
+	pagesByCursor(t, mock, "/v2/users", map[string]string{
+		"":   `{"data":[{"user_id":"1"}],"has_more":true,"next_cursor":"c1"}`,
+		"c1": `{"data":[{"user_id":"2"}],"has_more":true,"next_cursor":null}`,
+	})
+	users, err := readAll(client.Users.All(t.Context(), brellium.UserListParams{}))
+	var paging *brellium.PaginationError
+	require.ErrorAs(t, err, &paging)
+	assert.Equal(t, "c1", paging.Cursor)
+	assert.Len(t, users, 2)
+
+	// List gives the page beside the error, and its Next does not take the
+	// list for ended.
+	page, err := client.Users.List(t.Context(), brellium.UserListParams{Cursor: "c1"})
+	require.ErrorAs(t, err, &paging)
+	require.NotNil(t, page)
+	assert.Equal(t, "2", page.Data[0].UserID)
+	_, err = page.Next(t.Context())
+	require.ErrorAs(t, err, &paging)
+	assert.NotErrorIs(t, err, brellium.ErrNoMorePages)
+}
+
+func TestWhatAPageSaysOfTheNextOne(t *testing.T) {
+	for answer, more := range map[string]bool{
+		`{"data":[]}`:                                     false,
+		`{"data":[],"has_more":false}`:                    false,
+		`{"data":[],"has_more":null,"next_cursor":null}`:  false,
+		`{"data":[],"next_cursor":""}`:                    false,
+		`{"data":[],"next_cursor":"c"}`:                   true,
+		`{"data":[],"has_more":null,"next_cursor":"c"}`:   true,
+		`{"data":[],"has_more":true,"next_cursor":"c"}`:   true,
+		`{"data":[],"has_more":false,"next_cursor":"c"}`:  false,
+		`{"data":[],"has_more":false,"next_cursor":null}`: false,
+	} {
+		client, mock := resourceMock(t)
+		pagesByCursor(t, mock, "/v2/users", map[string]string{"": answer})
+		page, err := client.Users.List(t.Context(), brellium.UserListParams{})
+		require.NoError(t, err, answer)
+		assert.Equal(t, more, page.HasMore, answer)
+		assert.Equal(t, more, page.NextCursor != "", answer)
+		assert.JSONEq(t, answer, string(page.RawJSON()))
+		if !more {
+			_, err = page.Next(t.Context())
+			assert.ErrorIs(t, err, brellium.ErrNoMorePages, answer)
+		}
+	}
+	_, err := new(brellium.Page[brellium.User]).Next(t.Context())
+	assert.ErrorIs(t, err, brellium.ErrNoMorePages)
+}
+
+func TestAFailureInTheMiddleGivesTheItemsSoFarAndACursorToGoOnFrom(t *testing.T) {
+	for name, opts := range map[string][]brellium.CallOption{"plain": nil, "prefetch": {brellium.WithPrefetch()}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				emu := brelliumtest.New()
+				emu.SeedAudits(49)
+				client := resourceClient(t, emu)
+				emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK().Times(2), brelliumtest.Status(503, "UNAVAILABLE").Times(5))
+
+				audits, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, opts...))
+				var paging *brellium.PaginationError
+				require.ErrorAs(t, err, &paging)
+				var exhausted *brellium.RetriesExhaustedError
+				require.ErrorAs(t, err, &exhausted)
+				assert.ErrorIs(t, err, brellium.ErrServer)
+				assert.True(t, brellium.IsTransient(err))
+				assert.False(t, brellium.OutcomeUnknown(err))
+				assert.NotContains(t, err.Error(), paging.Cursor)
+				require.Len(t, audits, 20)
+
+				rest, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10, Cursor: paging.Cursor}, opts...))
+				require.NoError(t, err)
+				assert.Equal(t, emu.AuditIDs(), auditIDs(append(audits, rest...)))
+			})
+		})
+	}
+}
+
+func TestTheFirstPagesFailureIsReturnedAsItIs(t *testing.T) {
+	emu := brelliumtest.New()
+	client := resourceClient(t, emu)
+	_, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Cursor: "not a cursor"}))
+	var paging *brellium.PaginationError
+	assert.NotErrorAs(t, err, &paging)
+	var apiErr *brellium.APIError
+	require.ErrorAs(t, err, &apiErr)
+	assert.Equal(t, 400, apiErr.StatusCode)
+}
+
+func TestACancelledWalkKeepsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		emu := brelliumtest.New()
+		emu.SeedAudits(30)
+		client := resourceClient(t, emu)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		n := 0
+		var err error
+		for _, e := range client.Audits.All(ctx, brellium.AuditListParams{Limit: 10}) {
+			if n++; n == 10 {
+				cancel()
+			}
+			err = e
+		}
+		require.ErrorIs(t, err, context.Canceled)
+		var paging *brellium.PaginationError
+		require.ErrorAs(t, err, &paging)
+		assert.NotEmpty(t, paging.Cursor)
+		assert.Equal(t, 1, emu.Count(brelliumtest.OpAuditList))
+	})
+}
+
+func TestBreakingOutOfTheLoopSendsNothingMore(t *testing.T) {
+	emu := brelliumtest.New()
+	emu.SeedAudits(30)
+	client := resourceClient(t, emu)
+	all := client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10})
+	assert.Zero(t, emu.Count(brelliumtest.OpAny), "nothing is sent before the loop")
+	for range all {
+		break
+	}
+	assert.Equal(t, 1, emu.Count(brelliumtest.OpAuditList))
+	audits, err := readAll(all) // and each range begins anew
+	require.NoError(t, err)
+	assert.Len(t, audits, 31)
+	assert.Equal(t, 5, emu.Count(brelliumtest.OpAuditList))
+}
+
+func TestAllGivesTenThousandAuditsOnceEachInOrder(t *testing.T) {
+	for name, opts := range map[string][]brellium.CallOption{"plain": nil, "prefetch": {brellium.WithPrefetch()}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				emu := brelliumtest.New(brelliumtest.WithRecordLimit(0))
+				emu.SeedAudits(9_999)
+				client := resourceClient(t, emu)
+				ids := emu.AuditIDs()
+				n := 0
+				for audit, err := range client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 100}, opts...) {
+					require.NoError(t, err)
+					require.Equal(t, ids[n], audit.AuditID)
+					n++
+				}
+				assert.Equal(t, 10_000, n)
+				assert.Equal(t, 100, emu.Count(brelliumtest.OpAuditList))
+			})
+		})
+	}
+}
+
+func TestPrefetchFetchesTheNextPageWhileTheCallerWorks(t *testing.T) {
+	walk := func(t *testing.T, opts ...brellium.CallOption) (took time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			emu := brelliumtest.New()
+			emu.SeedAudits(49)
+			client := resourceClient(t, emu)
+			emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK().DelayAnswer(time.Second).Forever())
+			start := time.Now()
+			n := 0
+			for _, err := range client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, opts...) {
+				require.NoError(t, err)
+				n++
+				time.Sleep(100 * time.Millisecond) // 1 s a page
+			}
+			assert.Equal(t, 50, n)
+			assert.Equal(t, 5, emu.Count(brelliumtest.OpAuditList))
+			took = time.Since(start)
+		})
+		return took
+	}
+	assert.Equal(t, 10*time.Second, walk(t))
+	assert.Equal(t, 6*time.Second, walk(t, brellium.WithPrefetch()))
+}
+
+// busyTransport counts the round trips that are under way.
+type busyTransport struct {
+	http.RoundTripper
+	busy atomic.Int32
+}
+
+func (b *busyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	b.busy.Add(1)
+	defer b.busy.Add(-1)
+	return b.RoundTripper.RoundTrip(r)
+}
+
+func TestBreakingOutOfAPrefetchingLoopLeavesNothingUnderWay(t *testing.T) {
+	ends := map[string]func(t *testing.T, all func(func(*brellium.Audit, error) bool)){
+		"break": func(t *testing.T, all func(func(*brellium.Audit, error) bool)) {
+			for range all {
+				synctest.Wait() // until the page ahead is stalled
+				break
+			}
+		},
+		"panic": func(t *testing.T, all func(func(*brellium.Audit, error) bool)) {
+			assert.PanicsWithValue(t, "the caller's own", func() {
+				for range all {
+					synctest.Wait()
+					panic("the caller's own")
+				}
+			})
+		},
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				emu := brelliumtest.New()
+				emu.SeedAudits(30)
+				wire := &busyTransport{RoundTripper: emu.Transport()}
+				client := resourceClient(t, emu, brellium.WithHTTPClient(&http.Client{Transport: wire}))
+				emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK(), brelliumtest.StallHeaders(0))
+				start := time.Now()
+				end(t, client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, brellium.WithPrefetch()))
+				assert.Zero(t, wire.busy.Load(), "the request has ended before the loop has")
+				assert.Zero(t, time.Since(start), "without waiting for the stalled page")
+				assert.Equal(t, 2, emu.Count(brelliumtest.OpAuditList))
+			})
+		})
+	}
+}
+
+func TestPrefetchKeepsTheResponseOfThePageAtHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		emu := brelliumtest.New()
+		emu.SeedAudits(29)
+		client := resourceClient(t, emu)
+		emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK(), brelliumtest.Status(503, ""), brelliumtest.OK().Forever())
+		var resp brellium.Response
+		var attempts []int
+		for _, err := range client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, brellium.WithPrefetch(), brellium.WithResponseInto(&resp)) {
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+			attempts = append(attempts, len(resp.Attempts))
+			assert.NotEmpty(t, resp.RequestID)
+		}
+		require.Len(t, attempts, 30)
+		for i, n := range attempts {
+			want := 1
+			if i >= 10 && i < 20 {
+				want = 2
+			}
+			assert.Equal(t, want, n, "item %d", i)
+		}
+	})
+}
+
+// panicTransport panics on the second list request.
+type panicTransport struct {
+	http.RoundTripper
+	lists int
+}
+
+func (p *panicTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.URL.Path, "/audits") {
+		if p.lists++; p.lists == 2 {
+			panic("the transport's own")
+		}
+	}
+	return p.RoundTripper.RoundTrip(r)
+}
+
+func TestAPanicOfTheTransportReachesThePrefetchingCaller(t *testing.T) {
+	emu := brelliumtest.New()
+	emu.SeedAudits(30)
+	client := resourceClient(t, emu, brellium.WithHTTPClient(&http.Client{Transport: &panicTransport{RoundTripper: emu.Transport()}}))
+	n := 0
+	assert.PanicsWithValue(t, "the transport's own", func() {
+		for range client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, brellium.WithPrefetch()) {
+			n++
+		}
+	})
+	assert.Equal(t, 10, n)
+}
+
+func TestOnlyAllTakesWithPrefetch(t *testing.T) {
+	client, mock := resourceMock(t)
+	ctx, opt := t.Context(), brellium.WithPrefetch()
+	_, err1 := client.Audits.Retrieve(ctx, "x", opt)
+	_, err2 := client.Audits.List(ctx, brellium.AuditListParams{}, opt)
+	_, err3 := client.Audits.Update(ctx, "x", brellium.AuditUpdateParams{}, opt)
+	_, err4 := client.Audits.BatchUpdate(ctx, brellium.AuditBatchUpdateParams{AuditIDs: []string{"x"}, Flags: []string{}}, opt)
+	_, err5 := client.Users.Create(ctx, brellium.UserCreateParams{Email: "a@example.test"}, opt)
+	_, err6 := client.Users.Ensure(ctx, brellium.UserCreateParams{Email: "a@example.test"}, opt)
+	_, err7 := client.Users.Retrieve(ctx, "x", opt)
+	_, err8 := client.Users.List(ctx, brellium.UserListParams{}, opt)
+	err9 := client.Users.Delete(ctx, "x", opt)
+	_, err10 := client.EmailRecipients.Create(ctx, brellium.EmailRecipientCreateParams{Email: "a@example.test"}, opt)
+	_, err11 := client.EmailRecipients.Ensure(ctx, brellium.EmailRecipientCreateParams{Email: "a@example.test"}, opt)
+	_, err12 := client.EmailRecipients.Retrieve(ctx, "x", opt)
+	_, err13 := client.EmailRecipients.List(ctx, brellium.EmailRecipientListParams{}, opt)
+	_, err14 := client.EmailRecipients.FindByEmail(ctx, "a@example.test", opt)
+	err15 := client.Do(ctx, "GET", "/v2/things", nil, nil, opt)
+	_, err16 := client.Documents.Create(ctx, brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}}, opt)
+	_, err17 := client.Documents.Retrieve(ctx, "x", opt)
+	_, err18 := client.Documents.List(ctx, brellium.DocumentListParams{}, opt)
+	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18} {
+		var invalid *brellium.ValidationError
+		require.ErrorAs(t, err, &invalid, i+1)
+		assert.Equal(t, "WithPrefetch", invalid.Field, i+1)
+	}
+	assert.Zero(t, mock.GetTotalCallCount())
+}
+
+func TestNextMayBeCalledAgainAndByManyAtOnce(t *testing.T) {
+	emu := brelliumtest.New()
+	emu.SeedAudits(30)
+	client := resourceClient(t, emu)
+	first, err := client.Audits.List(t.Context(), brellium.AuditListParams{Limit: 10})
+	require.NoError(t, err)
+
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			second, err := first.Next(t.Context())
+			if !assert.NoError(t, err) {
+				return
+			}
+			third, err := second.Next(t.Context())
+			if assert.NoError(t, err) {
+				assert.Equal(t, emu.AuditIDs()[20], third.Data[0].AuditID)
+			}
+		})
+	}
+	wg.Wait()
+
+	// After a failure it simply goes on.
+	emu.Inject(brelliumtest.OpAuditList, brelliumtest.Status(400, "SOMETHING"))
+	_, err = first.Next(t.Context())
+	var paging *brellium.PaginationError
+	require.ErrorAs(t, err, &paging)
+	assert.Equal(t, first.NextCursor, paging.Cursor)
+	_, err = first.Next(t.Context())
+	require.NoError(t, err)
+}
+
+func TestWrongListParamsAreRefusedByName(t *testing.T) {
+	client, mock := resourceMock(t)
+	many := make([]string, 300)
+	for i := range many {
+		many[i] = "flag number " + fmt.Sprint(i)
+	}
+	for field, params := range map[string]brellium.AuditListParams{
+		"Limit": {Limit: 101}, "Cursor": {Cursor: "c\n"}, "Status": {Status: " "}, "SetID": {SetID: "\t"},
+		"DocumentID": {DocumentID: " "}, "Flags[1]": {Flags: []string{"a", ""}}, "query": {Flags: many},
+	} {
+		_, err := client.Audits.List(t.Context(), params)
+		var invalid *brellium.ValidationError
+		require.ErrorAs(t, err, &invalid, field)
+		assert.Equal(t, field, invalid.Field)
+		_, err = readAll(client.Audits.All(t.Context(), params))
+		require.ErrorAs(t, err, &invalid, field)
+	}
+	_, err := client.Users.List(t.Context(), brellium.UserListParams{Limit: -1})
+	require.Error(t, err)
+	_, err = client.EmailRecipients.List(t.Context(), brellium.EmailRecipientListParams{Email: "no address"})
+	require.Error(t, err)
+	assert.Zero(t, mock.GetTotalCallCount())
+}
+
+// endlessPages answers any list with pages of n items of the given size, total
+// items in all.
+type endlessPages struct{ n, size, total int }
+
+func (e endlessPages) RoundTrip(r *http.Request) (*http.Response, error) {
+	from := 0
+	_, _ = fmt.Sscanf(r.URL.Query().Get("cursor"), "from-%d", &from)
+	var b strings.Builder
+	b.WriteString(`{"data":[`)
+	for i := from; i < from+e.n; i++ {
+		if i > from {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"audit_id":"%d","pad":"%s"}`, i, strings.Repeat("x", e.size))
+	}
+	if next := from + e.n; next < e.total {
+		fmt.Fprintf(&b, `],"has_more":true,"next_cursor":"from-%d"}`, next)
+	} else {
+		b.WriteString(`],"has_more":false}`)
+	}
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(b.String())), Request: r}, nil
+}
+
+// liveHeap is the size of what is in use.
+func liveHeap() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+func TestAWalkOverAHundredThousandNeedsNoMoreMemoryAtItsEnd(t *testing.T) {
+	client, err := brellium.NewClient(brellium.WithHTTPClient(&http.Client{Transport: endlessPages{n: 100, size: 1000, total: 100_000}}),
+		brellium.WithAccessToken("token-of-a-test"), brellium.WithoutRateLimiter())
+	require.NoError(t, err)
+	var peaks [10]int // of each tenth
+	n := 0
+	for _, err := range client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 100}, brellium.WithPrefetch()) {
+		require.NoError(t, err)
+		if n%2_000 == 1_050 {
+			peaks[n/10_000] = max(peaks[n/10_000], liveHeap())
+		}
+		n++
+	}
+	require.Equal(t, 100_000, n)
+	assert.LessOrEqual(t, float64(peaks[9]), 1.1*float64(peaks[0]), "%v", peaks)
+}
+
+func TestAnItemThatIsKeptDoesNotKeepItsPage(t *testing.T) {
+	client, err := brellium.NewClient(brellium.WithHTTPClient(&http.Client{Transport: endlessPages{n: 100, size: 2500, total: 10_000}}),
+		brellium.WithAccessToken("token-of-a-test"), brellium.WithoutRateLimiter())
+	require.NoError(t, err)
+	before := liveHeap()
+	var kept []*brellium.Audit
+	n := 0
+	for audit, err := range client.Audits.All(t.Context(), brellium.AuditListParams{}) {
+		require.NoError(t, err)
+		if n++; n%100 == 50 {
+			kept = append(kept, audit)
+		}
+	}
+	assert.Less(t, liveHeap()-before, 2<<20, "100 pages are 25 MB")
+	for _, audit := range kept {
+		assert.Greater(t, len(audit.RawJSON()), 2500)
+	}
+}
+
+func TestRawJSONOfOneItemDoesNotReachIntoTheNext(t *testing.T) {
+	client, mock := resourceMock(t)
+	pagesByCursor(t, mock, "/v2/users", map[string]string{"": ` { "data" : [ {"user_id":"1"} , {"user_id":"2"} ] } `})
+	page, err := client.Users.List(t.Context(), brellium.UserListParams{})
+	require.NoError(t, err)
+	_ = append(page.Data[0].RawJSON(), "overwrites what follows"...)
+	assert.Equal(t, `{"user_id":"1"}`, string(page.Data[0].RawJSON()))
+	assert.Equal(t, `{"user_id":"2"}`, string(page.Data[1].RawJSON()))
+}
+
+func TestACursorIsNeverPrinted(t *testing.T) {
+	client, mock := resourceMock(t)
+	page := `{"data":[],"has_more":true,"next_cursor":"c-secret"}`
+	pagesByCursor(t, mock, "/v2/audits", map[string]string{"": page, "c-secret": page})
+	_, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{}))
+	for _, text := range []string{err.Error(), fmt.Sprintf("%+v %#v", err, err), errors.Join(err).Error()} {
+		assert.NotContains(t, text, "c-secret")
+	}
+}
