@@ -1,0 +1,260 @@
+-- One exchange of a worker with the record that all workers of a bucket share.
+-- It runs as a whole, by the server's clock, so that the workers' clocks do not
+-- matter. All numbers are doubles; times are in microseconds, rates in tokens a
+-- second. The test that compares it with its twin in Go, model_test.go, holds
+-- both to the same answers.
+--
+-- KEYS
+--   1  the record, a hash
+--   2  the tickets in the order in which they were drawn; one a worker
+--   3  the same tickets by the end of their lease
+--   4  the attempts under way by the time of their sending
+-- ARGV
+--   1  the worker
+--   2  the refill of the bucket
+--   3  its capacity, until an answer tells
+--   4  1: a call waits for its turn; else the worker's ticket is given up
+--   5  1: more calls wait behind that one, and want the next ticket
+--   6  the longest wait that is of use to any of them, or -1
+--   7  tokens spent without asking since the last exchange
+--   8  attempts under way that the record does not know
+--   9  the last attempt granted to the worker
+--   then eight for each answer:
+--   kind, attempt, epoch, ended, age, remaining, limit, wait asked for
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+local second = 1000000
+local attempt_lease = 30 * second -- an attempt older than this has ended somehow
+local ticket_slack = 2 * second   -- a worker this late for its turn is gone
+local clock_slack = 5 * second    -- a clock that went back further was set
+local memory = 10                 -- seconds for which unexplained spending is remembered
+local max_probes = 8
+local max_limit = 1000000
+local max_hold = 86400 * second
+local most = 9000000000000000     -- doubles count exactly up to here
+local eps = 0.000000001
+
+local min, max = math.min, math.max
+
+local function num(s, default, least, greatest)
+  local n = s and tonumber(s)
+  if not n or n ~= n then return default end
+  return min(max(n, least), greatest)
+end
+
+local function str(n) return string.format('%.17g', n) end
+
+local worker = ARGV[1]
+local rate = num(ARGV[2], 5, 0.000001, max_limit)
+local probe_every = 1.25 / rate * second -- slower than the refill
+local idle = max(memory, 4 / rate)
+
+local f = redis.call('HMGET', KEYS[1], 'epoch', 'at', 'low', 'high', 'limit', 'known', 'ended',
+  'serial', 'hold', 'others', 'probes', 'probe', 'from', 'mark', 'debt', 'learned', 'looked')
+local epoch = num(f[1], 0, 0, most)   -- when this record was begun; 0: there is none
+local at = num(f[2], 0, 0, most)      -- the time of the bounds; it never goes back
+local low = num(f[3], 0, -most, most) -- bounds on the server's tokens, less the
+local high = num(f[4], 0, -most, most) -- attempts that have not reached it
+local limit = num(f[5], num(ARGV[3], 100, 1, max_limit), 1, max_limit)
+local known = num(f[6], 0, 0, 1)      -- 0: the bounds say nothing, attempts are probes
+local ended = num(f[7], 0, 0, most)   -- attempts ended that may have spent a token
+local serial = num(f[8], 0, 0, most)  -- the last number given to a ticket or an attempt
+local hold = num(f[9], 0, 0, most)    -- nobody sends before
+local others = num(f[10], 0, 0, 0.9 * rate) -- unexplained spending a second
+local probes = num(f[11], 0, 0, max_probes) -- probes under way
+local probe = num(f[12], 0, 0, most)  -- the earliest next probe
+local from = num(f[13], 0, 0, most)   -- when probing began
+local mark = num(f[14], 0, 0, most)   -- attempts up to this one are too old to tell
+local debt = num(f[15], 0, 0, max_limit) -- what the first answer cannot have seen
+local learned = num(f[16], 0, 0, most) -- the serial when the first answer came
+local looked = num(f[17], 0, 0, most) -- by when all who waited for it have looked
+
+local function look() return max(probe_every, (now - from) / 2) end
+
+local function learn()
+  known, debt, learned, looked = 1, 0, serial, now + look()
+end
+
+local function forget()
+  known, low, high, others, probes = 0, 0, limit, 0, 0
+  probe, from, mark = now, now, serial
+end
+
+if epoch == 0 or now < at - clock_slack then
+  -- There is nothing, or the clock was set back. What was asked to be waited
+  -- for is waited for, and the bucket is looked at anew.
+  local held = 0
+  if epoch > 0 then held = min(max(hold - at, 0), max_hold) end
+  redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
+  epoch, at, hold, ended, serial, debt = now, now, now + held, 0, 0, 0
+  forget()
+end
+now = max(now, at)
+local passed = (now - at) / second
+at = now
+
+-- What has outlived its lease.
+local lost = redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', str(now - attempt_lease))
+high = high + lost
+ended = ended + lost
+for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', str(now))) do
+  redis.call('ZREM', KEYS[2], gone)
+  redis.call('ZREM', KEYS[3], gone)
+end
+local flying = redis.call('ZCARD', KEYS[4])
+
+local function bound()
+  high = min(high, limit)
+  low = min(low, limit - flying, high)
+end
+
+low = low + passed * (rate - others)
+high = high + passed * rate
+others = others * max(0, 1 - passed / memory)
+if known == 1 and passed > idle then forget() end
+if known == 0 and probes >= max_probes and now - probe > attempt_lease then probes = 0 end
+bound()
+
+for i = 10, #ARGV - 7, 8 do
+  local kind = ARGV[i]
+  local attempt = num(ARGV[i + 1], 0, 0, most)
+  local same = num(ARGV[i + 2], 0, 0, most) == epoch
+  local age = num(ARGV[i + 4], 0, 0, most) / second
+  local reported = num(ARGV[i + 6], 0, 0, max_limit)
+  local found = same and redis.call('ZREM', KEYS[4], str(attempt)) == 1
+  if found then
+    flying = flying - 1
+    if known == 0 then probes = max(0, probes - 1) end
+  end
+  if reported >= 1 then limit = reported end
+
+  if kind == 'refused' then
+    if found then low, high = low + 1, high + 1 end
+    if known == 1 then
+      others = min(0.9 * rate, others + max(0, low - 1 - rate * age) / memory)
+      low = min(low, 0)
+    else
+      low = 0 - debt
+      learn()
+    end
+    high = min(high, 1 + rate * age)
+    hold = max(hold, now + num(ARGV[i + 7], second, 0, max_hold))
+  elseif kind == 'unspent' then
+    if found then low, high = low + 1, high + 1 end
+  elseif kind == 'blocked' then
+    if found then high, ended = high + 1, ended + 1 end
+    low = min(low, 0)
+  elseif kind == 'spent' then
+    local after = flying + ended - num(ARGV[i + 3], ended, 0, ended)
+    if found then ended = ended + 1 end
+    local remaining = num(ARGV[i + 5], 0, 0, limit)
+    local bottom, top = remaining - after, remaining + 1 + rate * age
+    if not same or (known == 0 and attempt <= mark) then
+      -- too old to tell
+    elseif known == 0 then
+      low, high = bottom - debt, top
+      learn()
+    elseif top < low - eps then -- others spent: nothing else explains it
+      others = min(0.9 * rate, others + (low - top) / memory)
+      low, high = bottom, top
+    elseif bottom > high + eps then -- an attempt was lost, or the refill is faster
+      low, high = bottom, top
+    else
+      low, high = max(low, bottom), min(high, top)
+    end
+  elseif found then -- 'paid', or 'unknown': the next answer settles it
+    ended = ended + 1
+    if kind ~= 'paid' then high = high + 1 end
+  end
+  bound()
+end
+
+local spent = num(ARGV[7], 0, 0, max_limit)
+local unseen = num(ARGV[8], 0, 0, max_limit)
+if known == 1 then low = low - spent else debt = min(debt + unseen, max_limit) end
+
+local served = num(ARGV[9], 0, 0, most)
+local need = 1 + min(2 + min(8, 4 * others), (limit - 1) / 2) -- the token and the reserve
+local refill = rate - others
+
+-- turn returns how long a ticket with so many before it must wait before it is
+-- asked about again, and when it is not positive, how long after the grant the
+-- attempt is to be sent. A token that comes next is given out ahead of its
+-- time, which spares an exchange and hides the way to here.
+local function turn(ahead)
+  if known == 1 then
+    local short = (need + ahead - low) / refill * second
+    local wait = max(hold - now, short - second / refill - 1)
+    -- Who is served already waits for those who do not know yet that they can be.
+    if served > learned and ahead > 0 then wait = max(wait, looked - now) end
+    return wait, max(short, 0)
+  end
+  local wait = look()
+  if probes < max_probes then wait = min(wait, probe + ahead * probe_every - now) end
+  return max(hold - now, wait), 0
+end
+
+local function drop()
+  redis.call('ZREM', KEYS[2], worker)
+  redis.call('ZREM', KEYS[3], worker)
+end
+
+local function place()
+  local rank = redis.call('ZRANK', KEYS[2], worker)
+  if rank then return rank end
+  serial = serial + 1
+  redis.call('ZADD', KEYS[2], str(serial), worker)
+  return redis.call('ZCARD', KEYS[2]) - 1
+end
+
+local granted, attempt, snapshot, probing, delay = 0, 0, 0, 0, 0
+local ticket, ahead, wait, least = 0, 0, 0, 0
+if ARGV[4] == '1' then
+  ticket = 1
+  ahead = place()
+  wait, delay = turn(ahead)
+  if wait <= 0 then
+    drop()
+    serial = serial + 1
+    granted, attempt, snapshot, probing = 1, serial, ended, 1 - known
+    served = serial
+    delay = math.ceil(delay)
+    redis.call('ZADD', KEYS[4], str(now + delay), str(attempt))
+    flying = flying + 1
+    low, high = low - 1, high - 1
+    bound()
+    if known == 0 then probes, probe = probes + 1, now + probe_every end
+    ticket = 0
+    if ARGV[5] == '1' then
+      ticket = 1
+      ahead = place()
+      wait = turn(ahead)
+    end
+  end
+end
+if ticket == 1 then
+  wait = math.ceil(max(wait, 0))
+  least = hold - now
+  if known == 1 then least = max(least, (1 + ahead - high) / rate * second) end
+  least = math.ceil(max(least, 0))
+  local budget = num(ARGV[6], -1, -1, most)
+  if budget >= 0 and least > budget then
+    ticket = 0
+  else
+    redis.call('ZADD', KEYS[3], str(now + wait + ticket_slack), worker)
+  end
+end
+if ticket == 0 then drop() end
+
+redis.call('HSET', KEYS[1], 'epoch', str(epoch), 'at', str(at), 'low', str(low), 'high', str(high),
+  'limit', str(limit), 'known', str(known), 'ended', str(ended), 'serial', str(serial),
+  'hold', str(hold), 'others', str(others), 'probes', str(probes), 'probe', str(probe),
+  'from', str(from), 'mark', str(mark), 'debt', str(debt), 'learned', str(learned), 'looked', str(looked))
+-- What is kept beyond its use is harmless: it counts as not known.
+local keep = string.format('%d', math.ceil((max(hold - now, 0) + 600 * second) / 1000))
+for i = 1, 4 do redis.call('PEXPIRE', KEYS[i], keep) end
+
+return {granted, epoch, attempt, snapshot, probing, delay * granted, ticket, ahead, wait, least,
+  math.ceil(max(hold - now, 0)), str(high), redis.call('ZCARD', KEYS[2])}

@@ -1,0 +1,284 @@
+package brelliumredis
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+// model is the twin of exchange.lua in Go: the same state, the same step. It
+// serves where time is virtual, and TestScriptAgreesWithModel holds the two to
+// the same answers. Its times are microseconds, as the script's.
+type model struct {
+	mu      sync.Mutex
+	latency time.Duration // of one exchange, half of it each way
+
+	epoch, at, low, high, limit     float64
+	known                           bool
+	ended, serial, hold, others     float64
+	probes, probe, from, mark, debt float64
+	learned, looked                 float64
+	tickets                         []ticket
+	attempts                        []underWay
+	exchanges                       int
+}
+
+type ticket struct {
+	worker string
+	serial float64
+	lease  float64
+}
+
+type underWay struct{ attempt, sent float64 }
+
+const (
+	modelSecond = 1e6
+	modelEps    = 1e-9
+)
+
+func (m *model) exchange(ctx context.Context, q *request) (reply, error) {
+	if m.latency > 0 {
+		time.Sleep(m.latency / 2)
+		defer time.Sleep(m.latency / 2)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return reply{}, err
+	}
+	m.exchanges++
+	return m.step(float64(time.Now().UnixMicro()), q), nil
+}
+
+// step is the script.
+func (m *model) step(now float64, q *request) reply {
+	rate := min(max(q.rate, 1e-6), 1e6)
+	probeEvery := 1.25 / rate * modelSecond
+	idle := max(10, 4/rate)
+	if m.limit == 0 {
+		m.limit = min(max(float64(q.limit), 1), 1e6)
+	}
+	m.others = min(m.others, 0.9*rate)
+	look := func() float64 { return max(probeEvery, (now-m.from)/2) }
+	forget := func() {
+		m.known, m.low, m.high, m.others, m.probes = false, 0, m.limit, 0, 0
+		m.probe, m.from, m.mark = now, now, m.serial
+	}
+	if m.epoch == 0 || now < m.at-5*modelSecond {
+		held := 0.0
+		if m.epoch > 0 {
+			held = min(max(m.hold-m.at, 0), 86400*modelSecond)
+		}
+		m.tickets, m.attempts = nil, nil
+		m.epoch, m.at, m.hold = now, now, now+held
+		m.ended, m.serial, m.debt = 0, 0, 0
+		forget()
+	}
+	now = max(now, m.at)
+	passed := (now - m.at) / modelSecond
+	m.at = now
+
+	flying := len(m.attempts)
+	m.attempts = slices.DeleteFunc(m.attempts, func(u underWay) bool { return u.sent <= now-30*modelSecond })
+	lost := float64(flying - len(m.attempts))
+	m.high += lost
+	m.ended += lost
+	m.tickets = slices.DeleteFunc(m.tickets, func(t ticket) bool { return t.lease <= now })
+
+	bound := func() {
+		m.high = min(m.high, m.limit)
+		m.low = min(m.low, m.limit-float64(len(m.attempts)), m.high)
+	}
+	m.low += float64(passed * (rate - m.others))
+	m.high += float64(passed * rate)
+	m.others *= max(0, 1-passed/10)
+	if m.known && passed > idle {
+		forget()
+	}
+	if !m.known && m.probes >= 8 && now-m.probe > 30*modelSecond {
+		m.probes = 0
+	}
+	bound()
+
+	for _, a := range q.answers {
+		m.apply(now, rate, look, a, float64(max(q.now.Sub(a.sent), 0).Microseconds())/modelSecond)
+		bound()
+	}
+	if m.known {
+		m.low -= float64(q.spent)
+	} else {
+		m.debt = min(m.debt+float64(q.unseen), 1e6)
+	}
+
+	served := float64(q.served)
+	need := 1 + min(2+min(8, 4*m.others), (m.limit-1)/2)
+	refill := rate - m.others
+	turn := func(ahead float64) (wait, delay float64) {
+		if m.known {
+			short := (need + ahead - m.low) / refill * modelSecond
+			wait = max(m.hold-now, short-modelSecond/refill-1)
+			if served > m.learned && ahead > 0 {
+				wait = max(wait, m.looked-now)
+			}
+			return wait, max(short, 0)
+		}
+		wait = look()
+		if m.probes < 8 {
+			wait = min(wait, m.probe+float64(ahead*probeEvery)-now)
+		}
+		return max(m.hold-now, wait), 0
+	}
+
+	var r reply
+	var ahead, wait, delay float64
+	if q.ask {
+		r.ticket = true
+		ahead = m.place(q.worker)
+		wait, delay = turn(ahead)
+		if wait <= 0 {
+			m.drop(q.worker)
+			m.serial++
+			r.granted, r.attempt, r.ended, r.probing = true, int64(m.serial), int64(m.ended), !m.known
+			delay = math.Ceil(delay)
+			served = m.serial
+			r.delay = micros(int64(delay))
+			m.attempts = append(m.attempts, underWay{m.serial, now + delay})
+			m.low--
+			m.high--
+			bound()
+			if !m.known {
+				m.probes++
+				m.probe = now + probeEvery
+			}
+			r.ticket = q.more
+			if q.more {
+				ahead = m.place(q.worker)
+				wait, _ = turn(ahead)
+			}
+		}
+	}
+	if r.ticket {
+		wait = math.Ceil(max(wait, 0))
+		least := m.hold - now
+		if m.known {
+			least = max(least, (1+ahead-m.high)/rate*modelSecond)
+		}
+		least = math.Ceil(max(least, 0))
+		r.least = micros(int64(least))
+		if q.budget >= 0 && least > float64(q.budget.Microseconds()) {
+			r.ticket = false
+		} else {
+			i := slices.IndexFunc(m.tickets, func(t ticket) bool { return t.worker == q.worker })
+			m.tickets[i].lease = now + wait + 2*modelSecond
+		}
+	}
+	if !r.ticket {
+		m.drop(q.worker)
+	}
+	r.epoch = int64(m.epoch)
+	r.ahead = int(ahead)
+	r.wait = micros(int64(math.Ceil(max(wait, 0))))
+	r.held = micros(int64(math.Ceil(max(m.hold-now, 0))))
+	r.high = m.high
+	r.tickets = len(m.tickets)
+	return r
+}
+
+func (m *model) apply(now, rate float64, look func() float64, a answer, age float64) {
+	attempt := float64(a.attempt)
+	same := float64(a.epoch) == m.epoch
+	learn := func() { m.known, m.debt, m.learned, m.looked = true, 0, m.serial, now+look() }
+	found := false
+	if same {
+		if i := slices.IndexFunc(m.attempts, func(u underWay) bool { return u.attempt == attempt }); i >= 0 {
+			found = true
+			m.attempts = slices.Delete(m.attempts, i, i+1)
+			if !m.known {
+				m.probes = max(0, m.probes-1)
+			}
+		}
+	}
+	if a.limit >= 1 {
+		m.limit = min(float64(a.limit), 1e6)
+	}
+	switch a.kind {
+	case kindRefused:
+		if found {
+			m.low++
+			m.high++
+		}
+		if m.known {
+			m.others = min(0.9*rate, m.others+max(0, m.low-1-float64(rate*age))/10)
+			m.low = min(m.low, 0)
+		} else {
+			m.low = 0 - m.debt
+			learn()
+		}
+		m.high = min(m.high, 1+float64(rate*age))
+		m.hold = max(m.hold, now+min(float64(a.hold.Microseconds()), 86400*modelSecond))
+	case kindUnspent:
+		if found {
+			m.low++
+			m.high++
+		}
+	case kindBlocked:
+		if found {
+			m.high++
+			m.ended++
+		}
+		m.low = min(m.low, 0)
+	case kindSpent:
+		after := float64(len(m.attempts)) + m.ended - min(max(float64(a.ended), 0), m.ended)
+		if found {
+			m.ended++
+		}
+		remaining := min(max(float64(a.remaining), 0), m.limit)
+		bottom, top := remaining-after, remaining+1+float64(rate*age)
+		switch {
+		case !same || !m.known && attempt <= m.mark:
+		case !m.known:
+			m.low, m.high = bottom-m.debt, top
+			learn()
+		case top < m.low-modelEps:
+			m.others = min(0.9*rate, m.others+(m.low-top)/10)
+			m.low, m.high = bottom, top
+		case bottom > m.high+modelEps:
+			m.low, m.high = bottom, top
+		default:
+			m.low, m.high = max(m.low, bottom), min(m.high, top)
+		}
+	default:
+		if found {
+			m.ended++
+			if a.kind != kindPaid {
+				m.high++
+			}
+		}
+	}
+}
+
+// place returns how many tickets are before the worker's, which it draws where
+// there is none.
+func (m *model) place(worker string) float64 {
+	i := slices.IndexFunc(m.tickets, func(t ticket) bool { return t.worker == worker })
+	if i < 0 {
+		i = len(m.tickets)
+		m.serial++
+		m.tickets = append(m.tickets, ticket{worker: worker, serial: m.serial})
+	}
+	return float64(i)
+}
+
+func (m *model) drop(worker string) {
+	m.tickets = slices.DeleteFunc(m.tickets, func(t ticket) bool { return t.worker == worker })
+}
+
+// sorted returns the attempts in the order of the script's set.
+func (m *model) sorted() []underWay {
+	s := slices.Clone(m.attempts)
+	slices.SortFunc(s, func(a, b underWay) int { return cmp.Compare(a.attempt, b.attempt) })
+	return s
+}

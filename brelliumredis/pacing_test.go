@@ -1,0 +1,160 @@
+package brelliumredis
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	brellium "github.com/brellium/brellium-go"
+	"github.com/brellium/brellium-go/brelliumtest"
+)
+
+// fleet is a number of workers, each with a client and a limiter of its own,
+// that read one audit each call.
+type fleet struct {
+	workers, calls, concurrency int
+	level                       float64
+	seed                        uint64
+	median, p99                 time.Duration
+	toStore                     time.Duration // round trip to the store
+}
+
+// outcome is what a fleet came to.
+type outcome struct {
+	failed, refused, exchanges int
+	calls, permits             int
+	ratio                      float64 // time taken over the lower bound
+	fairness                   float64 // Jain's index over windows of 30 s, all workers active
+}
+
+func lognormal(median, p99 time.Duration) func(*rand.Rand) time.Duration {
+	sigma := math.Log(float64(p99)/float64(median)) / 2.3263
+	return func(r *rand.Rand) time.Duration {
+		return time.Duration(float64(median) * math.Exp(sigma*r.NormFloat64()))
+	}
+}
+
+// run lets the fleet work in virtual time.
+func (f fleet) run(t *testing.T) (o outcome) {
+	synctest.Test(t, func(t *testing.T) {
+		emu := brelliumtest.New(brelliumtest.WithSeed(f.seed), brelliumtest.WithRateLimitLevel(f.level),
+			brelliumtest.WithLatency(lognormal(f.median, f.p99)))
+		shared := &model{latency: f.toStore}
+		tokens := brellium.NewMemoryTokenStore()
+		var limiters []*Limiter
+		begin := time.Now()
+		done := make([][]time.Duration, f.workers)
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i := range f.workers {
+			l, err := newLimiter(LimiterOptions{})
+			require.NoError(t, err)
+			l.store = shared
+			limiters = append(limiters, l)
+			client, err := emu.Client(brellium.WithRateLimiter(l), brellium.WithTokenStore(tokens))
+			require.NoError(t, err)
+			calls := make(chan struct{}, f.calls)
+			for range f.calls / f.workers {
+				calls <- struct{}{}
+			}
+			close(calls)
+			for range f.concurrency {
+				wg.Go(func() {
+					for range calls {
+						_, err := client.Audits.Retrieve(context.Background(), brelliumtest.SampleAuditID)
+						mu.Lock()
+						if err != nil {
+							o.failed++
+						}
+						done[i] = append(done[i], time.Since(begin))
+						mu.Unlock()
+					}
+				})
+			}
+		}
+		wg.Wait()
+		took := time.Since(begin)
+		for _, r := range emu.Requests(brelliumtest.OpAuditRetrieve) {
+			if r.Status == http.StatusTooManyRequests {
+				o.refused++
+			}
+		}
+		time.Sleep(time.Second) // for the last answers to be told
+		o.exchanges = shared.exchanges
+		o.calls = f.calls / f.workers * f.workers
+		o.ratio = took.Seconds() / ((float64(o.calls) - f.level) / 5)
+		o.fairness = jain(done)
+		assert.Empty(t, shared.tickets)
+		for _, l := range limiters {
+			assert.Zero(t, l.inFlight)
+			assert.Zero(t, l.spent)
+			assert.Zero(t, l.Stats().Waiting)
+			o.permits += int(l.Stats().Granted)
+		}
+	})
+	return o
+}
+
+// jain returns Jain's index of the shares, the mean over windows of 30 s in
+// which all were active.
+func jain(done [][]time.Duration) float64 {
+	end := time.Duration(math.MaxInt64)
+	for _, d := range done {
+		end = min(end, d[len(d)-1])
+	}
+	const window = 30 * time.Second
+	windows, sum := 0.0, 0.0
+	for from := time.Duration(0); from+window <= end; from += window {
+		var total, squares float64
+		for _, d := range done {
+			n := 0.0
+			for _, at := range d {
+				if at >= from && at < from+window {
+					n++
+				}
+			}
+			total += n
+			squares += n * n
+		}
+		windows++
+		sum += total * total / (float64(len(done)) * squares)
+	}
+	return sum / windows
+}
+
+// Row 15 of the figures to reach, at full scale: the real client against the
+// emulator.
+func TestFleetKeepsTheLimitWithoutRefusalAndSharesEqually(t *testing.T) {
+	for _, workers := range []int{1, 5, 20, 50} {
+		for _, level := range []float64{100, 0} {
+			t.Run(fmt.Sprintf("%d workers, %v tokens", workers, level), func(t *testing.T) {
+				for seed := range uint64(3) {
+					o := fleet{workers: workers, calls: 1000, concurrency: []int{4, 1, 8}[seed], level: level, seed: seed,
+						median: 80 * time.Millisecond, p99: 400 * time.Millisecond, toStore: time.Millisecond}.run(t)
+					t.Logf("T/LB %.4f, %d refusals, Jain %.4f, %.2f round trips a call",
+						o.ratio, o.refused, o.fairness, float64(o.exchanges)/float64(o.calls))
+					assert.Zero(t, o.failed)
+					if level > 0 {
+						assert.Zero(t, o.refused)
+						assert.LessOrEqual(t, o.ratio, 1.01)
+					} else {
+						assert.LessOrEqual(t, o.refused, 2, "the first probes")
+						assert.LessOrEqual(t, o.ratio, 1.02)
+					}
+					assert.GreaterOrEqual(t, o.fairness, 0.98)
+					// Two for each attempt, and some looks until it is known what there is.
+					assert.LessOrEqual(t, o.exchanges, 2*(o.permits+workers))
+				}
+			})
+		}
+	}
+}

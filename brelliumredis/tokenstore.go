@@ -1,0 +1,210 @@
+package brelliumredis
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	brellium "github.com/brellium/brellium-go"
+)
+
+// Secret is a string that hides itself wherever it is printed, logged or
+// encoded.
+type Secret string
+
+const redacted = "REDACTED"
+
+// String returns a text that is the same for every secret.
+func (Secret) String() string { return redacted }
+
+// Format writes that text under every verb and flag.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
+
+// MarshalText returns that text.
+func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// LogValue returns that text.
+func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// TokenStoreOptions configure a TokenStore.
+type TokenStoreOptions struct {
+	// ClientSecret is the client secret of the credentials whose tokens are
+	// kept. The key that encrypts them is derived from it, so all processes
+	// that share tokens need the same one, and whoever reads Redis without it
+	// has nothing. It is required.
+	ClientSecret Secret
+}
+
+// TokenStore is a brellium.TokenStore in Redis: one process mints, the others
+// load. Tokens are encrypted (AES-256-GCM, under a key derived from the client
+// secret with HKDF-SHA256) and bound to the name of their record, so that one
+// that is read, changed or put in another's place is of no use. Names hold a
+// digest of the credentials, and neither the client id nor the secret.
+//
+// A token that expires leaves Redis when it does, by the clock of the server;
+// what a process is told is how long it still lasts, so that the clocks of the
+// processes need not agree. One whose expiry is not known is kept for a day.
+type TokenStore struct {
+	rdb  redis.UniversalClient
+	seal func() cipher.AEAD // a function, since a dumper cannot look inside one
+}
+
+const (
+	tokenPrefix   = "brellium:token:1:{"
+	unknownExpiry = 24 * time.Hour
+	minLifetime   = time.Millisecond
+)
+
+// NewTokenStore returns a token store over rdb, which stays the caller's to
+// close. It sends nothing. A missing client or secret is a
+// *brellium.ValidationError.
+func NewTokenStore(rdb redis.UniversalClient, options TokenStoreOptions) (*TokenStore, error) {
+	if isNil(rdb) {
+		return nil, &brellium.ValidationError{Field: "rdb", Reason: "must not be nil"}
+	}
+	if options.ClientSecret == "" {
+		return nil, &brellium.ValidationError{Field: "ClientSecret", Reason: "must not be empty"}
+	}
+	key, err := hkdf.Key(sha256.New, []byte(options.ClientSecret), nil, "brelliumredis token 1", 32)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	// The nonces are random; there are a few dozen tokens a day under one key.
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, err
+	}
+	return &TokenStore{rdb: rdb, seal: func() cipher.AEAD { return aead }}, nil
+}
+
+// String describes the store without what it holds.
+func (s *TokenStore) String() string { return "brelliumredis.TokenStore" }
+
+// Format writes what String returns, under every verb and flag.
+func (s *TokenStore) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
+
+// sealedToken is what is encrypted.
+type sealedToken struct {
+	Type    string `json:"type"`
+	Value   string `json:"value"`
+	Expires bool   `json:"expires"` // with the record
+}
+
+// Load returns the token last saved under key, or nil and no error where there
+// is none, or where it cannot be decrypted: it was changed, or saved with
+// another secret.
+func (s *TokenStore) Load(ctx context.Context, key string) (*brellium.Token, error) {
+	name := tokenName(key)
+	var value *redis.StringCmd
+	var left *redis.DurationCmd
+	_, err := s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		value, left = p.Get(ctx, name), p.PTTL(ctx, name)
+		return nil
+	})
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := value.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	plain, err := s.seal().Open(nil, nil, sealed, []byte(name))
+	if err != nil {
+		return nil, nil
+	}
+	var t sealedToken
+	if json.Unmarshal(plain, &t) != nil {
+		return nil, nil
+	}
+	var expiresAt time.Time
+	if t.Expires {
+		// Without an expiry of the record (somebody removed it) the token
+		// counts as expired.
+		expiresAt = time.Now().Add(max(left.Val(), 0))
+	}
+	return brellium.NewToken(t.Type, t.Value, expiresAt), nil
+}
+
+// Lease returns the right to mint for key, or nil and no error while somebody
+// else holds it.
+func (s *TokenStore) Lease(ctx context.Context, key string, ttl time.Duration) (brellium.TokenLease, error) {
+	l := &tokenLease{store: s, token: tokenName(key), lease: leaseName(key), holder: rand.Text()}
+	got, err := leaseScript.Run(ctx, s.rdb, []string{l.lease},
+		l.holder, max(ttl, time.Millisecond).Milliseconds()).Int()
+	if err != nil || got == 0 {
+		return nil, err
+	}
+	return l, nil
+}
+
+// The braces put both keys of a record into one slot of a cluster.
+func tokenName(key string) string { return tokenPrefix + key + "}" }
+func leaseName(key string) string { return tokenName(key) + ":lease" }
+
+// tokenLease is a lease that lasts while Redis holds its holder's name.
+type tokenLease struct {
+	store                *TokenStore
+	token, lease, holder string
+}
+
+// KEYS: the lease. ARGV: the holder, how long. A client that lost the reply and
+// asks again gets the same one.
+var leaseScript = redis.NewScript(`
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
+if redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
+return 0`)
+
+// KEYS: the lease, the token. ARGV: the holder, the sealed token, its lifetime.
+var saveScript = redis.NewScript(`
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+return 1`)
+
+// KEYS: the lease. ARGV: the holder.
+var releaseScript = redis.NewScript(`
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])`)
+
+func (l *tokenLease) Save(ctx context.Context, t *brellium.Token) error {
+	if t.Reveal() == "" {
+		return &brellium.ValidationError{Field: "token", Reason: "must hold a value"}
+	}
+	lifetime := unknownExpiry
+	expires := !t.ExpiresAt.IsZero()
+	if expires {
+		lifetime = max(time.Until(t.ExpiresAt), minLifetime)
+	}
+	plain, err := json.Marshal(sealedToken{Type: t.Type, Value: t.Reveal(), Expires: expires})
+	if err != nil {
+		return err
+	}
+	sealed := l.store.seal().Seal(nil, nil, plain, []byte(l.token))
+	saved, err := saveScript.Run(ctx, l.store.rdb, []string{l.lease, l.token},
+		l.holder, sealed, lifetime.Milliseconds()).Int()
+	if err == nil && saved == 0 {
+		return brellium.ErrLeaseLost
+	}
+	return err
+}
+
+func (l *tokenLease) Release(ctx context.Context) error {
+	return releaseScript.Run(ctx, l.store.rdb, []string{l.lease}, l.holder).Err()
+}
