@@ -252,15 +252,12 @@ func (s *tokenSource) refused(t *Token) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
+	s.rememberRefusal(t)
 	h := s.current.Load()
-	if h == nil || h.token != t {
-		if h == nil || !h.token.is(t) { // a late answer to an older token
-			s.rememberRefusal(t)
-		}
+	if h == nil || h.token != t { // a late answer to an older token
 		return h != nil || s.flight != nil || reached(now, s.pauseUntil)
 	}
 	s.current.Store(nil)
-	s.rememberRefusal(t)
 	if h.worked.Load() || reached(now, h.since.Add(newTime)) {
 		return true
 	}
@@ -412,8 +409,6 @@ func (s *tokenSource) land(f *tokenFlight, old *heldToken, t *Token, err error) 
 	s.renewAt, s.final = time.Time{}, nil
 	switch {
 	case err == nil:
-		// An endpoint that gives a refused token again vouches for it anew.
-		s.refusals = slices.DeleteFunc(s.refusals, t.is)
 		s.current.Store(hold(t, now))
 	case isFinal(err):
 		s.final, s.finalUntil = err, now.Add(finalMemory)

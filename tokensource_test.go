@@ -332,6 +332,43 @@ func TestLateRefusalDiscardsNothing(t *testing.T) {
 	})
 }
 
+func TestTokenRevokedBeforeItsFirstUseIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &mintery{lifetime: time.Hour}
+		s, a := m.source(), new(service)
+		for range 10 {
+			require.NoError(t, a.call(t.Context(), s))
+			for range 2 { // one that had worked, and its successor, which has not
+				token, err := s.get(t.Context())
+				require.NoError(t, err)
+				require.True(t, s.refused(token))
+			}
+		}
+		assert.Equal(t, 20, m.count())
+	})
+}
+
+// Those who wait for one mint do not all wake at once.
+func TestWaiterWhoWakesLateDoesNotGetARefusedToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &mintery{lifetime: time.Hour}
+		s := m.source()
+		f := &tokenFlight{done: make(chan struct{}), token: NewToken("Bearer", "refused", time.Time{})}
+		s.flight = f
+		go func() {
+			synctest.Wait() // until it waits
+			s.mu.Lock()
+			s.flight = nil
+			s.rememberRefusal(f.token) // by one who woke earlier
+			s.mu.Unlock()
+			close(f.done)
+		}()
+		token, err := s.get(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "t1", token.Reveal())
+	})
+}
+
 func TestTokenRevokedEverySecondUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &mintery{latency: 100 * time.Millisecond, lifetime: time.Hour}
@@ -374,7 +411,7 @@ func TestCallerWhoStartedTheMintMayLeave(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(50*time.Millisecond, cancel)
 				_, err := s.get(ctx)
-				assert.Equal(t, context.Canceled, err) //nolint:errorlint // as it is
+				assert.Equal(t, context.Canceled, err)
 				assert.Equal(t, 50*time.Millisecond, time.Since(start))
 				return nil
 			}
@@ -493,7 +530,7 @@ func TestRememberedRejectionIsForgotten(t *testing.T) {
 		time.Sleep(finalMemory - 1)
 		_, err = s.get(t.Context())
 		require.Error(t, err)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		_, err = s.get(t.Context())
 		require.NoError(t, err)
 	})

@@ -24,7 +24,7 @@ type shakyStore struct {
 
 func newShakyStore() *shakyStore { return &shakyStore{TokenStore: NewMemoryTokenStore()} }
 
-func (s *shakyStore) break_(fault func(ctx context.Context, call string) error) {
+func (s *shakyStore) breakWith(fault func(ctx context.Context, call string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = fault
@@ -203,9 +203,9 @@ func TestStoreThatDiesAndComesBackFailsNoCall(t *testing.T) {
 			end := time.Now().Add(time.Hour)
 			go func() {
 				time.Sleep(5 * time.Minute)
-				store.break_(fault)
+				store.breakWith(fault)
 				time.Sleep(18 * time.Minute)
-				store.break_(nil)
+				store.breakWith(nil)
 			}()
 			requireNone(t, together(20, func(i int) error {
 				for time.Now().Before(end) {
@@ -237,7 +237,7 @@ func TestStoreThatFailsIsLeftAloneForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &mintery{lifetime: time.Second}
 		store := newShakyStore()
-		store.break_(down)
+		store.breakWith(down)
 		sources, said := fleet(1, m, store)
 		a, start := new(service), time.Now()
 		for time.Since(start) < time.Minute {
@@ -255,7 +255,7 @@ func TestStoreThatHangsForEverHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &mintery{lifetime: time.Second}
 		store, release := newShakyStore(), make(chan struct{})
-		store.break_(func(context.Context, string) error { <-release; return nil })
+		store.breakWith(func(context.Context, string) error { <-release; return nil })
 		sources, said := fleet(1, m, store)
 		a, start := new(service), time.Now()
 		require.NoError(t, a.call(t.Context(), sources[0]))
@@ -269,7 +269,7 @@ func TestStoreThatHangsForEverHoldsNobodyUp(t *testing.T) {
 		assert.Equal(t, 1, store.count())
 		assert.Equal(t, []error{errStoreTime}, said[0].list())
 
-		store.break_(nil)
+		store.breakWith(nil)
 		close(release)
 		time.Sleep(storePause)
 		require.NoError(t, a.call(t.Context(), sources[0]))
@@ -282,7 +282,7 @@ func TestLeaseThatComesTooLateIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &mintery{lifetime: time.Hour}
 		store := newShakyStore()
-		store.break_(func(_ context.Context, call string) error {
+		store.breakWith(func(_ context.Context, call string) error {
 			if call == "lease" {
 				time.Sleep(3 * time.Second)
 			}
@@ -303,7 +303,7 @@ func TestSavingHoldsNobodyUp(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := &mintery{lifetime: time.Hour}
 			store := newShakyStore()
-			store.break_(func(ctx context.Context, call string) error {
+			store.breakWith(func(ctx context.Context, call string) error {
 				if call == broken {
 					return hang(ctx, call)
 				}
@@ -363,7 +363,7 @@ func TestLostLeaseIsNoFailureOfTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &mintery{lifetime: time.Hour}
 		store := newShakyStore()
-		store.break_(func(_ context.Context, call string) error {
+		store.breakWith(func(_ context.Context, call string) error {
 			if call == "save" {
 				return fmt.Errorf("save: %w", ErrLeaseLost)
 			}
@@ -396,6 +396,14 @@ func TestFreshTokenReachesTheOtherClients(t *testing.T) {
 			require.NoError(t, a.call(t.Context(), s))
 		}
 		assert.Equal(t, 2, m.count())
+
+		// It is minted even if the store has a newer one than the client.
+		_, err = sources[1].fresh(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		token, err = sources[0].fresh(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "t4", token.Reveal())
 	})
 }
 
