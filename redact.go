@@ -218,3 +218,51 @@ func oneOf(s string, known []string) string {
 	}
 	return ""
 }
+
+// Params hold what patients and staff are known by, and are printed and logged
+// as their type alone. (encoding/json gives their fields: it is how a body is
+// made.)
+
+func withheld(v any) string { return fmt.Sprintf("%T{withheld}", v) }
+
+// Format prints the type alone, under every verb.
+func (p AuditListParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+
+// LogValue gives the type alone.
+func (p AuditListParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+
+// Format prints the type alone, under every verb.
+func (p AuditUpdateParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+
+// LogValue gives the type alone.
+func (p AuditUpdateParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+
+// Format prints the type alone, under every verb.
+func (p AuditBatchUpdateParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+
+// LogValue gives the type alone.
+func (p AuditBatchUpdateParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+
+// Format prints the type alone, under every verb.
+func (p UserCreateParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+
+// LogValue gives the type alone.
+func (p UserCreateParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+
+// Format prints the type alone, under every verb.
+func (p UserListParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+
+// LogValue gives the type alone.
+func (p UserListParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+
+// Format prints the type alone, under every verb.
+func (p EmailRecipientCreateParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+
+// LogValue gives the type alone.
+func (p EmailRecipientCreateParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+
+// Format prints the type alone, under every verb.
+func (p EmailRecipientListParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+
+// LogValue gives the type alone.
+func (p EmailRecipientListParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
