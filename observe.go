@@ -376,7 +376,7 @@ func (c *call) tellAttemptStart() (context.Context, http.Header) {
 }
 
 // record notes an attempt that has ended, for the Response and the observer.
-// ctx is the attempt's.
+// ctx has the values that the observer lent to it.
 func (c *call) record(ctx context.Context, queued, took time.Duration) {
 	o := &c.got
 	if r := c.response; r != nil {

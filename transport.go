@@ -300,15 +300,15 @@ func (c *call) send(o *outcome, adm *admission, queuedAt time.Time) {
 	c.attempts++
 	o.token = adm.token
 	news := blockSilent
-	var ctx context.Context = c
+	var told context.Context = c
 	defer func() { // also when a transport panics, so that nothing stays held
 		took := time.Since(sentAt)
 		c.release(adm, o.limiterAnswer(), news)
-		c.record(ctx, queued, took)
+		c.record(told, queued, took)
 	}()
 
-	ctx, extra := c.tellAttemptStart()
-	ctx, cancel := c.attemptContext(ctx, sentAt)
+	told, extra := c.tellAttemptStart()
+	ctx, cancel := c.attemptContext(told, sentAt)
 	defer cancel()
 	t := newSendTrace(cancel)
 	req, err := c.newRequest(httptrace.WithClientTrace(ctx, &t.ClientTrace), adm.token, extra)
