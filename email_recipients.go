@@ -174,7 +174,7 @@ func (e *ensuring[T, P]) run(ctx context.Context) (*T, error) {
 		if sends == ensureSends || !worthSendingAgain(err) {
 			return nil, err
 		}
-		if ended := pause(ctx, ensurePause<<(sends-1)); ended != nil {
+		if ended := waitOut(ctx, ensurePause<<(sends-1)); ended != nil {
 			return nil, interruptedPause(ctx, e.create.op, attempts, ended, err)
 		}
 	}
@@ -205,7 +205,7 @@ func (e *ensuring[T, P]) lookUp(ctx context.Context, attempts int, conflict *API
 			missing.conflict = conflict
 			return nil, missing
 		}
-		if ended := pause(ctx, listPause<<(looks-1)); ended != nil {
+		if ended := waitOut(ctx, listPause<<(looks-1)); ended != nil {
 			return nil, interruptedPause(ctx, e.list, attempts+looks, ended, conflict)
 		}
 	}
@@ -267,9 +267,9 @@ func (e *notFoundError) Unwrap() error {
 	return e.conflict
 }
 
-// pause waits for d. It returns the context's error when ctx ends, and at once
+// waitOut waits for d. It returns the context's error when ctx ends, and at once
 // where its deadline leaves no time for the pause.
-func pause(ctx context.Context, d time.Duration) error {
+func waitOut(ctx context.Context, d time.Duration) error {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return context.DeadlineExceeded
 	}

@@ -1,0 +1,148 @@
+package brellium_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+
+	"github.com/jarcoal/httpmock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/brellium/brellium-go"
+	"github.com/brellium/brellium-go/brelliumtest"
+)
+
+func TestDoReachesWhatHasNoMethod(t *testing.T) {
+	client, mock := resourceMock(t)
+	var body, contentType, uri string
+	mock.RegisterResponder(http.MethodPost, `=~^/v2/question_sets`, func(r *http.Request) (*http.Response, error) {
+		var b []byte
+		var err error
+		if r.Body != nil {
+			b, err = io.ReadAll(r.Body)
+		}
+		body, contentType, uri = string(b), r.Header.Get("Content-Type"), r.URL.RequestURI()
+		return httpmock.NewStringResponse(201, ` {"id":"q1","big":12345678901234567890} `), err
+	})
+	ctx := t.Context()
+
+	var typed struct{ ID string }
+	require.NoError(t, client.Do(ctx, "post", "/v2/question_sets/a%2Fb%20c?dry_run=true&x=%26", map[string]any{"name": "n"}, &typed))
+	assert.Equal(t, "q1", typed.ID)
+	assert.Equal(t, `{"name":"n"}`, body)
+	assert.Equal(t, "application/json", contentType)
+	assert.Equal(t, "/v2/question_sets/a%2Fb%20c?dry_run=true&x=%26", uri, "as it was given")
+
+	var raw json.RawMessage
+	require.NoError(t, client.Do(ctx, "POST", "/v2/question_sets", json.RawMessage(`{"b":1,"a":1.0}`), &raw))
+	assert.Equal(t, `{"b":1,"a":1.0}`, body, "a json.RawMessage goes out as it is")
+	assert.JSONEq(t, `{"id":"q1","big":12345678901234567890}`, string(raw))
+	assert.Contains(t, string(raw), "12345678901234567890")
+
+	require.NoError(t, client.Do(ctx, "POST", "/v2/question_sets", nil, nil))
+	assert.Empty(t, body)
+	assert.Empty(t, contentType, "no body, no type")
+	var decode *brellium.DecodeError
+	var list []string
+	require.ErrorAs(t, client.Do(ctx, "POST", "/v2/question_sets", nil, &list), &decode)
+	assert.Equal(t, "client.do", decode.Operation)
+	assert.True(t, brellium.OutcomeUnknown(decode), "it has run")
+}
+
+func TestDoRepeatsOnlyWhatTheCallerCallsIdempotent(t *testing.T) {
+	for name, c := range map[string]struct {
+		method string
+		opts   []brellium.CallOption
+		sent   int
+	}{
+		"GET":                        {"GET", nil, 2},
+		"HEAD":                       {"HEAD", nil, 2},
+		"POST":                       {"POST", nil, 1},
+		"PUT":                        {"PUT", nil, 1},
+		"DELETE":                     {"DELETE", nil, 1},
+		"POST, idempotent":           {"POST", []brellium.CallOption{brellium.WithIdempotent()}, 2},
+		"POST, with retries":         {"POST", []brellium.CallOption{brellium.WithMaxRetries(1)}, 2},
+		"POST, idempotent, no retry": {"POST", []brellium.CallOption{brellium.WithIdempotent(), brellium.WithMaxRetries(0)}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, mock := resourceMock(t)
+				mock.RegisterResponder(c.method, "/v2/things", httpmock.ResponderFromMultipleResponses([]*http.Response{
+					httpmock.NewStringResponse(503, ""), httpmock.NewStringResponse(200, `{"ok":true}`),
+				}))
+				err := client.Do(t.Context(), c.method, "/v2/things", nil, nil, c.opts...)
+				assert.Equal(t, c.sent, mock.GetTotalCallCount())
+				if c.sent == 2 {
+					assert.NoError(t, err)
+					return
+				}
+				assert.ErrorIs(t, err, brellium.ErrServer)
+				assert.True(t, brellium.OutcomeUnknown(err))
+			})
+		})
+	}
+}
+
+func TestOnlyDoTakesWithIdempotent(t *testing.T) {
+	client, mock := resourceMock(t)
+	_, err1 := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: ada}, brellium.WithIdempotent())
+	_, err2 := client.Audits.List(t.Context(), brellium.AuditListParams{}, brellium.WithIdempotent())
+	_, err3 := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{}, brellium.WithIdempotent()))
+	for _, err := range []error{err1, err2, err3} {
+		var invalid *brellium.ValidationError
+		require.ErrorAs(t, err, &invalid)
+		assert.Equal(t, "WithIdempotent", invalid.Field)
+	}
+	assert.Zero(t, mock.GetTotalCallCount())
+}
+
+func TestDoRefusesWhatCannotBeMeant(t *testing.T) {
+	client, mock := resourceMock(t)
+	var nilInto *struct{}
+	for name, c := range map[string]struct {
+		method, path string
+		body, into   any
+		field        string
+	}{
+		"no method":              {"", "/v2/x", nil, nil, "method"},
+		"a method with a space":  {"GET X", "/v2/x", nil, nil, "method"},
+		"CONNECT":                {"CONNECT", "/v2/x", nil, nil, "method"},
+		"no path":                {"GET", "", nil, nil, "path"},
+		"a relative path":        {"GET", "v2/x", nil, nil, "path"},
+		"a whole URL":            {"GET", "https://example.test/v2/x", nil, nil, "path"},
+		"another host":           {"GET", "//example.test/v2", nil, nil, "path"},
+		"dots":                   {"GET", "/v2/../x", nil, nil, "path"},
+		"escaped dots":           {"GET", "/v2/%2e%2E/x", nil, nil, "path"},
+		"a backslash":            {"GET", `/v2/..\x`, nil, nil, "path"},
+		"a fragment":             {"GET", "/v2/x#y", nil, nil, "path"},
+		"a space":                {"GET", "/v2/a b", nil, nil, "path"},
+		"a line break":           {"GET", "/v2/x\r\nHost: y", nil, nil, "path"},
+		"not ASCII":              {"GET", "/v2/é", nil, nil, "path"},
+		"half an escape":         {"GET", "/v2/%4", nil, nil, "path"},
+		"a nil pointer":          {"GET", "/v2/x", nil, nilInto, "into"},
+		"a body that is no JSON": {"POST", "/v2/x", json.RawMessage(`{"a":`), nil, "body"},
+		"a body of channels":     {"POST", "/v2/x", []chan int{nil}, nil, "body"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := client.Do(t.Context(), c.method, c.path, c.body, c.into)
+			var invalid *brellium.ValidationError
+			require.ErrorAs(t, err, &invalid)
+			assert.Equal(t, c.field, invalid.Field)
+		})
+	}
+	assert.Zero(t, mock.GetTotalCallCount())
+}
+
+func TestDoGoesUnderTheBasePathWithTheSameCredentials(t *testing.T) {
+	emu := brelliumtest.New(brelliumtest.WithBasePath("/gate%2Fway"))
+	client := resourceClient(t, emu)
+	var audit struct {
+		AuditID string `json:"audit_id"`
+	}
+	require.NoError(t, client.Do(t.Context(), "GET", "/v2/audits/"+brelliumtest.SampleAuditID, nil, &audit))
+	assert.Equal(t, brelliumtest.SampleAuditID, audit.AuditID)
+	assert.ErrorIs(t, client.Do(t.Context(), "GET", "/v2/nothing", nil, nil), brellium.ErrNotFound)
+}

@@ -1,0 +1,170 @@
+package brellium
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// resourceSeeds are whole objects, which the fuzzer mutates.
+var resourceSeeds = []string{
+	`{"audit_id":"a1","object":"audit","status":"complete","score":87.5,"flags":["Failed"],"reviewed_by":"r","set_id":"s","timestamp":"2025-03-04T05:06:07.5+02:00","documents":["d"],"display_info":[{"key":"k","order":1,"title":"t","value":"v","format":"text","filter_type":"search"}],"people":[],"responses":[{"response_id":"r","question_id":"q","query":"?","answer":"N/A","context":"c"}]}`,
+	`{"document_id":"d1","object":"document","external_id":null,"filename":"a.pdf","status":"todo","handler":"h","audit_created":false,"needs_audit":true,"external_metadata":{"n":12345678901234567890},"upload_url":"https://storage.example.test/x?sig=1"}`,
+	`{"user_id":"u1","object":"user","email":"a@b","name":null,"created_at":"","updated_at":null,"metadata":{"a":[1.0,1e400,{"b":null}]},"attributes":null}`,
+	`{"email_recipient_id":"e1","object":"email_recipient","email":"a@b","name":"\u0041\"\\","created_at":"2025-03-04T05:06:07Z"}`,
+	`{"updated_audit_ids":["a","b"]}`,
+	`{"audit_id":"x","flags":null,"people":null,"brand_new":{"a":[1]}}`,
+	`{"AUDIT_ID":"x","audit_id":"y","status":5}`,
+	"\xef\xbb\xbf {\"user_id\":\"u\"}\r\n",
+	`[]`, `null`, `"text"`, `{`, ``, `<html>`, `{"metadata":[]}`, `{"created_at":{"a":1}}`, `{"score":1e999}`,
+}
+
+// decodes decodes body as one T. The properties of every answer: no panic, an
+// error that is a DecodeError, and RawJSON as it came.
+func decodes[T any, P resource[T]](t *testing.T, op *operation, body []byte) bool {
+	v, err := decodeResource[T, P](answered(op, body))
+	if err != nil {
+		require.Nil(t, v)
+		require.IsType(t, &DecodeError{}, err)
+		return false
+	}
+	require.Equal(t, string(bytes.TrimPrefix(body, byteOrderMark)), string(P(v).RawJSON()))
+	_, err = json.Marshal(v)
+	require.NoError(t, err)
+	return true
+}
+
+// everyResource is each resource that a call can return.
+var everyResource = map[string]func(*testing.T, []byte) bool{
+	"Audit":                  func(t *testing.T, b []byte) bool { return decodes[Audit](t, opAuditsRetrieve, b) },
+	"AuditBatchUpdateResult": func(t *testing.T, b []byte) bool { return decodes[AuditBatchUpdateResult](t, opAuditsBatchUpdate, b) },
+	"User":                   func(t *testing.T, b []byte) bool { return decodes[User](t, opUsersRetrieve, b) },
+	"EmailRecipient":         func(t *testing.T, b []byte) bool { return decodes[EmailRecipient](t, opEmailRecipientsRetrieve, b) },
+}
+
+// FuzzDecodeResource decodes anything as each resource, and once more with an
+// unknown field, which must make no difference.
+func FuzzDecodeResource(f *testing.F) {
+	for _, seed := range resourceSeeds {
+		f.Add([]byte(seed), []byte(`{"a":[1,"}",null]}`))
+	}
+	f.Fuzz(func(t *testing.T, body, extra []byte) {
+		object := isObject(body)
+		for name, decode := range everyResource {
+			ok := decode(t, body)
+			if !object || !json.Valid(extra) {
+				continue
+			}
+			rest := bytes.TrimSpace(bytes.TrimPrefix(body, byteOrderMark))[1:]
+			more := append([]byte(`{"unknown to this version":`), extra...)
+			if !bytes.HasPrefix(bytes.TrimSpace(rest), []byte("}")) {
+				more = append(more, ',')
+			}
+			more = append(more, rest...)
+			if json.Valid(more) { // else the two nest too deep together
+				require.Equal(t, ok, decode(t, more), name)
+			}
+		}
+	})
+}
+
+// pageSeeds are list answers, which the fuzzer mutates.
+var pageSeeds = []string{
+	`{"object":"list","data":[{"audit_id":"1","flags":["]","}"]},{"audit_id":"\"2\\"}],"has_more":true,"next_cursor":"c"}`,
+	`{"next_cursor":null,"has_more":false,"data":[ ]}`,
+	`{"data":null}`, `{}`, `{"data":[null,{}]}`, `{"has_more":null,"data":[{}],"extra":{"data":[1]}}`,
+	`{"data":[{}],"data":[{},{}]}`, `{"DATA":[{"audit_id":"x"}]}`, `{"data":[{}],"Data":[{"audit_id":"x"}]}`,
+	`{"d\u0061ta":[{"audit_id":"x"}]}`, `{"\\":0,"data":[{}]}`, `{"data":[[],"",1,-1.5e+3,true,false,null,{}]}`,
+	" {\t\"data\"\r:\n[ { \"audit_id\" : \"\\\\\\\"\" } , { } ] , \"a\" : -0.1E-5 } ", `{"dat\"a":[],"data":[{"a":"\\\\"}]}`,
+	"\xef\xbb\xbf{\"data\":[{}]}", `[]`, `{"data":{}}`, `{"data":"x"}`, `{"data":[1]}`, `{"has_more":"yes"}`, `{"next_cursor":5}`,
+}
+
+// FuzzScanItems holds the scanner against encoding/json: it finds the same
+// bytes, or says that it cannot, and that only where a key leaves it in doubt.
+func FuzzScanItems(f *testing.F) {
+	for _, seed := range append(pageSeeds, resourceSeeds...) {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var list struct {
+			Data []json.RawMessage `json:"data"`
+		}
+		if body = bytes.TrimPrefix(body, byteOrderMark); !isObject(body) || json.Unmarshal(body, &list) != nil {
+			return
+		}
+		n := len(list.Data)
+		items, ok := scanItems(body, n)
+		if ok {
+			require.Len(t, items, n)
+			for i := range items {
+				require.Equal(t, string(list.Data[i]), string(items[i]))
+				require.Equal(t, len(items[i]), cap(items[i]))
+			}
+			_, ok = scanItems(body, n+1)
+			require.False(t, ok)
+			if n > 0 {
+				_, ok = scanItems(body, n-1)
+				require.False(t, ok)
+			}
+			return
+		}
+		require.True(t, inDoubt(t, body), "the scanner gave up without a reason")
+	})
+}
+
+// inDoubt reports whether an object has an escaped key, or one that is "data"
+// in another spelling or a second time.
+func inDoubt(t *testing.T, body []byte) bool {
+	exact, doubt := 0, bytes.Contains(body, []byte(`\`))
+	d := json.NewDecoder(bytes.NewReader(body))
+	_, err := d.Token()
+	require.NoError(t, err)
+	for d.More() {
+		key, err := d.Token()
+		require.NoError(t, err)
+		switch name := key.(string); {
+		case name == "data":
+			exact++
+		case strings.EqualFold(name, "data"):
+			doubt = true
+		}
+		var value json.RawMessage
+		require.NoError(t, d.Decode(&value))
+	}
+	return doubt || exact > 1
+}
+
+// FuzzDecodePage decodes anything as a page of each resource.
+func FuzzDecodePage(f *testing.F) {
+	for _, seed := range pageSeeds {
+		f.Add([]byte(seed))
+	}
+	for _, seed := range resourceSeeds {
+		f.Add([]byte(`{"data":[` + seed + `,` + seed + `]}`))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		decodesPage[Audit](t, opAuditsList, body)
+		decodesPage[User](t, opUsersList, body)
+		decodesPage[EmailRecipient](t, opEmailRecipientsList, body)
+	})
+}
+
+func decodesPage[T any, P resource[T]](t *testing.T, op *operation, body []byte) {
+	p, err := decodePage[T, P](answered(op, body))
+	if err != nil {
+		require.IsType(t, &DecodeError{}, err)
+		return
+	}
+	require.Equal(t, string(bytes.TrimPrefix(body, byteOrderMark)), string(p.RawJSON()))
+	var list struct {
+		Data []json.RawMessage `json:"data"`
+	}
+	require.NoError(t, json.Unmarshal(p.RawJSON(), &list))
+	require.Len(t, p.Data, len(list.Data))
+	for i := range p.Data {
+		require.Equal(t, string(list.Data[i]), string(P(&p.Data[i]).RawJSON()))
+	}
+}
