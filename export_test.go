@@ -1,5 +1,7 @@
 package brellium
 
+import "net/http"
+
 // What the tests of package brellium_test may see. They are outside the
 // package since the emulator imports it.
 
@@ -17,3 +19,9 @@ func OperationRows() []OperationRow {
 	}
 	return rows
 }
+
+// NewTransport is a transport such as clients without WithHTTPClient share.
+func NewTransport() *http.Transport { return newTransport() }
+
+// MaxBody is the longest 2xx body that is read.
+const MaxBody = maxBody

@@ -1,0 +1,887 @@
+package brellium_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/brellium/brellium-go"
+	"github.com/brellium/brellium-go/brelliumtest"
+)
+
+// These tests have real connections. What they send is made once, by
+// WithMaxRetries(0), or fails at once: a repeat would wait in real time.
+
+// via is a client over transport to the address of a server.
+func via(t *testing.T, address string, transport http.RoundTripper, opts ...brellium.ClientOption) *brellium.Client {
+	t.Helper()
+	return newClient(t, append([]brellium.ClientOption{
+		brellium.WithBaseURL(address),
+		brellium.WithHTTPClient(&http.Client{Transport: transport}),
+		brellium.WithoutRateLimiter(),
+		brellium.WithAttemptTimeout(20 * time.Second),
+	}, opts...)...)
+}
+
+// ownTransport is a transport of the client's kind that trusts server.
+func ownTransport(t *testing.T, server *httptest.Server) *http.Transport {
+	t.Helper()
+	transport := brellium.NewTransport()
+	if server != nil && server.Certificate() != nil {
+		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
+		transport.TLSClientConfig.RootCAs.AddCert(server.Certificate())
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
+// once makes one attempt of POST /v2/users or GET /v2/audits/{audit_id} and
+// returns what it came to.
+func once(t *testing.T, client *brellium.Client, write bool) (brellium.Attempt, error) {
+	t.Helper()
+	var resp brellium.Response
+	call := retrieve
+	if write {
+		call = createUser
+	}
+	err := call(t.Context(), client, brellium.WithMaxRetries(0), brellium.WithResponseInto(&resp))
+	require.Len(t, resp.Attempts, 1)
+	return resp.Attempts[0], err
+}
+
+// listen serves raw connections until the test ends.
+func listen(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var serving sync.WaitGroup
+	over, end := context.WithCancel(context.Background())
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer conn.Close()
+				defer context.AfterFunc(over, func() { conn.Close() })()
+				serve(conn)
+			})
+		}
+	})
+	t.Cleanup(func() { end(); listener.Close(); serving.Wait() })
+	return listener.Addr().String()
+}
+
+func TestNeverSentIsToldFromUnknown(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	closed := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = discard
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	plain := listen(t, func(c net.Conn) { _, _ = io.WriteString(c, "220 mail.example.test ESMTP\r\n") })
+	hangup := listen(t, func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) })
+	mute := listen(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
+	reset := listen(t, func(c net.Conn) {
+		readRequest(c)
+		_ = c.(*net.TCPConn).SetLinger(0)
+	})
+	closing := listen(t, func(c net.Conn) { readRequest(c) })
+	half := listen(t, func(c net.Conn) { readRequest(c); _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Le") })
+	cut := listen(t, func(c net.Conn) {
+		readRequest(c)
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+	})
+	garbage := listen(t, func(c net.Conn) { readRequest(c); _, _ = io.WriteString(c, "what is HTTP?\r\n\r\n") })
+
+	names := resolver(t)
+	impatient := func(tr *http.Transport) { tr.TLSHandshakeTimeout = 50 * time.Millisecond }
+	badProxy := func(tr *http.Transport) {
+		tr.Proxy = func(*http.Request) (*url.URL, error) { return nil, errors.New("no proxy for you") }
+	}
+	for _, tc := range []struct {
+		name, address string
+		set           func(*http.Transport)
+		verdict       brellium.Verdict
+		reason        string
+	}{
+		{"dial refused", "http://" + closed, nil, brellium.VerdictNeverSent, "connection refused"},
+		{"proxy refused", "https://api.example.test", badProxy, brellium.VerdictNeverSent, "connection failed"},
+		{"no such host", "https://nowhere.example.test", names, brellium.VerdictNotSendable, "no such host"},
+		{"lookup fails", "https://broken.example.test", names, brellium.VerdictNeverSent, "the host name could not be looked up"},
+		{"not TLS", "https://" + plain, nil, brellium.VerdictNeverSent, "the TLS handshake failed"},
+		{"hung up in the handshake", "https://" + hangup, nil, brellium.VerdictNeverSent, ""},
+		{"handshake without an end", "https://" + mute, impatient, brellium.VerdictNeverSent, "the TLS handshake failed"},
+		{"certificate of nobody", secure.URL, nil, brellium.VerdictNotSendable, "the server's certificate does not verify"},
+		{"reset", "http://" + reset, nil, brellium.VerdictUnknown, "connection reset by peer"},
+		{"closed", "http://" + closing, nil, brellium.VerdictUnknown, "connection closed before an answer"},
+		{"half a header", "http://" + half, nil, brellium.VerdictUnknown, ""},
+		{"half a body", "http://" + cut, nil, brellium.VerdictUnknown, "the answer was cut off"},
+		{"no HTTP", "http://" + garbage, nil, brellium.VerdictUnknown, "connection failed"},
+	} {
+		for _, write := range []bool{false, true} {
+			t.Run(tc.name, func(t *testing.T) {
+				transport := ownTransport(t, nil)
+				if tc.set != nil {
+					tc.set(transport)
+				}
+				a, err := once(t, via(t, tc.address, transport), write)
+				assert.Equal(t, tc.verdict, a.Verdict)
+				if tc.reason != "" {
+					assert.Equal(t, tc.reason, a.Reason)
+				}
+				assert.Equal(t, write && tc.verdict == brellium.VerdictUnknown, brellium.OutcomeUnknown(err))
+				assert.Equal(t, tc.verdict != brellium.VerdictNotSendable, brellium.IsTransient(err))
+				var e *brellium.ConnectionError
+				require.ErrorAs(t, err, &e)
+				assert.Equal(t, tc.verdict == brellium.VerdictUnknown, e.Sent)
+				assert.Equal(t, a.Reason, e.Reason)
+				if tc.name == "reset" {
+					assert.ErrorIs(t, err, syscall.ECONNRESET)
+				}
+				if tc.name == "certificate of nobody" {
+					var authority x509.UnknownAuthorityError
+					assert.ErrorAs(t, err, &authority)
+				}
+			})
+		}
+	}
+}
+
+var discard = log.New(io.Discard, "", 0)
+
+// readRequest reads one request to the end of its body.
+func readRequest(c net.Conn) {
+	var head []byte
+	b := make([]byte, 1)
+	for !bytes.HasSuffix(head, []byte("\r\n\r\n")) {
+		if _, err := c.Read(b); err != nil {
+			return
+		}
+		head = append(head, b...)
+	}
+	if _, rest, ok := strings.Cut(string(head), "Content-Length: "); ok {
+		n := 0
+		for _, d := range rest[:strings.Index(rest, "\r")] {
+			n = 10*n + int(d-'0')
+		}
+		_, _ = io.ReadFull(c, make([]byte, n))
+	}
+}
+
+// resolver makes a transport ask a name server of ours: it knows no host, and
+// cannot say anything about broken.example.test.
+func resolver(t *testing.T) func(*http.Transport) {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		query := make([]byte, 512)
+		for {
+			n, from, err := conn.ReadFrom(query)
+			if err != nil {
+				return
+			}
+			answer := bytes.Clone(query[:n])
+			code := byte(3) // NXDOMAIN
+			if bytes.Contains(answer, []byte("broken")) {
+				code = 2 // SERVFAIL
+			}
+			answer[2], answer[3] = 0x81, 0x80|code
+			binary.BigEndian.PutUint16(answer[10:], 0) // no additional records
+			end := 12 + bytes.IndexByte(answer[12:], 0) + 5
+			_, _ = conn.WriteTo(answer[:end], from)
+		}
+	}()
+	t.Cleanup(func() { conn.Close(); <-done })
+	names := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", conn.LocalAddr().String())
+	}}
+	return func(tr *http.Transport) { tr.DialContext = (&net.Dialer{Resolver: names}).DialContext }
+}
+
+// TestNetHTTPSendsNothingAgainOnItsOwn over HTTP/1, where it would repeat a
+// read on a connection that dies before the answer.
+func TestNetHTTPSendsNothingAgainOnItsOwn(t *testing.T) {
+	for _, write := range []bool{false, true} {
+		var n atomic.Int32
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			if n.Add(1) == 1 {
+				_, _ = io.WriteString(w, `{"audit_id":"a","user_id":"u"}`)
+				return
+			}
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if assert.NoError(t, err) {
+				conn.Close()
+			}
+		}))
+		t.Cleanup(server.Close)
+		client := via(t, server.URL, http1(ownTransport(t, server)))
+		_, err := once(t, client, write)
+		require.NoError(t, err)
+		a, err := once(t, client, write)
+		assert.EqualValues(t, 2, n.Load(), "requests that the server saw")
+		assert.Equal(t, brellium.VerdictUnknown, a.Verdict)
+		assert.Equal(t, write, brellium.OutcomeUnknown(err))
+		assert.NotErrorIs(t, err, context.Canceled)
+		isConnectionError(true)(t, err)
+	}
+}
+
+func http1(t *http.Transport) *http.Transport {
+	t.Protocols = new(http.Protocols)
+	t.Protocols.SetHTTP1(true)
+	t.ForceAttemptHTTP2 = false
+	return t
+}
+
+// HTTP/2 as far as the tests need it: the frames' types and flags, and codes.
+const (
+	frameData, frameHeaders, frameReset, frameSettings, framePing, frameGoAway = 0x0, 0x1, 0x3, 0x4, 0x6, 0x7
+	flagAck, flagEndStream                                                     = 0x1, 0x1
+	codeNone, codeProtocol, codeInternal, codeRefused                          = 0x0, 0x1, 0x2, 0x7
+)
+
+func writeFrame(w io.Writer, kind, flags byte, stream uint32, payload ...byte) {
+	head := []byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags}
+	head = binary.BigEndian.AppendUint32(head, stream)
+	_, _ = w.Write(append(head, payload...))
+}
+
+// http2Server answers each request whose last frame has come with react. It
+// returns its address, a transport that trusts it, and the number of requests
+// and of connections that it has seen.
+func http2Server(t *testing.T, react func(c net.Conn, stream uint32, n int32)) (address string, transport *http.Transport, requests, conns *atomic.Int32) {
+	t.Helper()
+	pair := httptest.NewTLSServer(nil) // for its certificate
+	config := &tls.Config{Certificates: pair.TLS.Certificates, NextProtos: []string{"h2"}}
+	transport = ownTransport(t, pair)
+	pair.Close()
+	requests, conns = new(atomic.Int32), new(atomic.Int32)
+	addr := listen(t, func(raw net.Conn) {
+		c := tls.Server(raw, config)
+		preface := make([]byte, len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
+		if _, err := io.ReadFull(c, preface); err != nil {
+			return
+		}
+		conns.Add(1)
+		writeFrame(c, frameSettings, 0, 0)
+		head := make([]byte, 9)
+		for {
+			if _, err := io.ReadFull(c, head); err != nil {
+				return
+			}
+			payload := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
+			if _, err := io.ReadFull(c, payload); err != nil {
+				return
+			}
+			stream := binary.BigEndian.Uint32(head[5:])
+			switch kind, flags := head[3], head[4]; {
+			case kind == frameSettings && flags&flagAck == 0:
+				writeFrame(c, frameSettings, flagAck, 0)
+			case kind == framePing && flags&flagAck == 0:
+				writeFrame(c, framePing, flagAck, 0, payload...)
+			case (kind == frameData || kind == frameHeaders) && flags&flagEndStream != 0:
+				react(c, stream, requests.Add(1))
+			}
+		}
+	})
+	return "https://" + addr, transport, requests, conns
+}
+
+// respondOK answers a request over HTTP/2 with 200 and an object that both of
+// once's calls can use.
+func respondOK(c net.Conn, stream uint32) {
+	writeFrame(c, frameHeaders, 0x4, stream, 0x88) // END_HEADERS; :status 200
+	writeFrame(c, frameData, flagEndStream, stream, []byte(`{"audit_id":"a","user_id":"u"}`)...)
+}
+
+// goadesign/goa#3725, ethereum/go-ethereum#24291, kubernetes/kubernetes#92392;
+// golang/go#47635 is why net/http repeats after a PROTOCOL_ERROR.
+func TestNetHTTPSendsNothingAgainOnItsOwnOverHTTP2(t *testing.T) {
+	goAway := func(last uint32) []byte {
+		return append(binary.BigEndian.AppendUint32(nil, last), 0, 0, 0, codeNone)
+	}
+	for name, react := range map[string]func(c net.Conn, stream uint32){
+		"PROTOCOL_ERROR": func(c net.Conn, stream uint32) { writeFrame(c, frameReset, 0, stream, 0, 0, 0, codeProtocol) },
+		"REFUSED_STREAM": func(c net.Conn, stream uint32) { writeFrame(c, frameReset, 0, stream, 0, 0, 0, codeRefused) },
+		"INTERNAL_ERROR": func(c net.Conn, stream uint32) { writeFrame(c, frameReset, 0, stream, 0, 0, 0, codeInternal) },
+		"GOAWAY":         func(c net.Conn, stream uint32) { writeFrame(c, frameGoAway, 0, 0, goAway(0)...) },
+		"GOAWAY and closed": func(c net.Conn, stream uint32) {
+			writeFrame(c, frameGoAway, 0, 0, goAway(stream)...)
+			c.Close()
+		},
+		"closed": func(c net.Conn, stream uint32) { c.Close() },
+	} {
+		for _, write := range []bool{false, true} {
+			for _, warm := range []bool{false, true} {
+				t.Run(name, func(t *testing.T) {
+					address, transport, requests, _ := http2Server(t, func(c net.Conn, stream uint32, n int32) {
+						if warm && n == 1 {
+							respondOK(c, stream)
+							return
+						}
+						react(c, stream)
+					})
+					client := via(t, address, transport)
+					want := int32(1)
+					if warm {
+						_, err := once(t, client, write)
+						require.NoError(t, err)
+						want = 2
+					}
+					a, err := once(t, client, write)
+					assert.Equal(t, want, requests.Load(), "requests that the server saw")
+					assert.Equal(t, brellium.VerdictUnknown, a.Verdict)
+					assert.Equal(t, write, brellium.OutcomeUnknown(err))
+					isConnectionError(true)(t, err)
+				})
+			}
+		}
+	}
+}
+
+// TestARequestOnAnUnusableConnectionIsSentOnANewOne: what net/http does before
+// a byte is out, it may do.
+func TestARequestOnAnUnusableConnectionIsSentOnANewOne(t *testing.T) {
+	address, transport, requests, conns := http2Server(t, func(c net.Conn, stream uint32, n int32) {
+		if n == 1 {
+			writeFrame(c, frameGoAway, 0, 0, 0, 0, 0, 1, 0, 0, 0, codeNone)
+		}
+		respondOK(c, stream)
+	})
+	client := via(t, address, transport)
+	for range 3 {
+		a, err := once(t, client, true)
+		require.NoError(t, err)
+		assert.Equal(t, brellium.VerdictDone, a.Verdict)
+	}
+	assert.EqualValues(t, 3, requests.Load())
+	assert.EqualValues(t, 2, conns.Load())
+}
+
+// TestATransportMayAskAnotherHostFirst, for a ticket say, with the request's
+// own context.
+func TestATransportMayAskAnotherHostFirst(t *testing.T) {
+	tickets := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ticket") }))
+	t.Cleanup(tickets.Close)
+	var n atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n.Add(1)
+		if r.URL.Path == "/v2/users" {
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
+	}))
+	t.Cleanup(server.Close)
+	base := ownTransport(t, nil)
+	client := via(t, server.URL, roundTripper(func(r *http.Request) (*http.Response, error) {
+		ask, err := http.NewRequestWithContext(r.Context(), http.MethodGet, tickets.URL, nil)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := base.RoundTrip(ask)
+		if err != nil {
+			return nil, err
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		return base.RoundTrip(r)
+	}))
+	for range 2 {
+		_, err := once(t, client, false)
+		require.NoError(t, err)
+	}
+	_, err := once(t, client, true)
+	assert.True(t, brellium.OutcomeUnknown(err))
+	assert.EqualValues(t, 3, n.Load())
+}
+
+// TestATransportThatRepeatsInSecretIsStopped, over connections that tell.
+func TestATransportThatRepeatsInSecretIsStopped(t *testing.T) {
+	var n atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n.Add(1); panic(http.ErrAbortHandler) }))
+	t.Cleanup(server.Close)
+	base := ownTransport(t, nil)
+	client := via(t, server.URL, roundTripper(func(r *http.Request) (resp *http.Response, err error) {
+		for range 5 {
+			if resp, err = base.RoundTrip(r); err == nil {
+				break
+			}
+			r = r.Clone(r.Context())
+			if r.GetBody != nil {
+				r.Body, _ = r.GetBody()
+			}
+		}
+		return resp, err
+	}))
+	a, err := once(t, client, true)
+	assert.EqualValues(t, 1, n.Load())
+	assert.Equal(t, brellium.VerdictUnknown, a.Verdict)
+	assert.True(t, brellium.OutcomeUnknown(err))
+}
+
+// goadesign/goa#3725, ethereum/go-ethereum#24291, kubernetes/kubernetes#92392
+func TestEveryBodyCanBeMadeAgain(t *testing.T) {
+	seen := map[string]int{}
+	client, err := brellium.NewClient(brellium.WithBaseURL("https://api.example.test"), brellium.WithClientCredentials("id", "secret"), brellium.WithoutRateLimiter(),
+		brellium.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Body == nil {
+				return reply(200, nil, `{"audit_id":"a"}`), nil
+			}
+			seen[r.Method+" "+r.URL.Path]++
+			sent, err := io.ReadAll(r.Body)
+			assert.NoError(t, err)
+			assert.EqualValues(t, len(sent), r.ContentLength)
+			for range 2 {
+				if body, err := r.GetBody(); assert.NoError(t, err) {
+					again, err := io.ReadAll(body)
+					assert.NoError(t, err)
+					assert.Equal(t, sent, again)
+				}
+			}
+			if r.URL.Path == "/v2/oauth/token" {
+				return reply(200, nil, `{"access_token":"t","token_type":"Bearer","expires_in":3600}`), nil
+			}
+			if r.URL.Path == "/v2/documents" {
+				return reply(201, nil, `{"documents":[{"document_id":"d"}]}`), nil
+			}
+			return reply(200, nil, `{"audit_id":"a"}`), nil
+		})}))
+	require.NoError(t, err)
+	for _, c := range callers {
+		if c.op == "audits.update" || c.op == "documents.create" {
+			require.NoError(t, c.call(t.Context(), client))
+		}
+	}
+	assert.Equal(t, map[string]int{"PATCH /v2/audits/" + brelliumtest.SampleAuditID: 1, "POST /v2/documents": 2, "POST /v2/oauth/token": 1}, seen)
+}
+
+// openai/openai-go#495, openshift-online/ocm-sdk-go#804, JetBrains/teamcity-cli#345
+func TestBodiesOfFailedAttemptsGiveTheirConnectionBack(t *testing.T) {
+	var n atomic.Int32
+	conns := newConnCounter()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if n.Add(1)%5 != 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write(bytes.Repeat([]byte("x"), 20<<10))
+			return
+		}
+		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
+	}))
+	server.Config.ConnState = conns.state
+	server.Start()
+	t.Cleanup(server.Close)
+	transport := ownTransport(t, nil)
+	transport.MaxConnsPerHost = 1
+	client := via(t, server.URL, transport)
+	var before int
+	for i := range 100 {
+		for range 4 {
+			_, err := once(t, client, false)
+			isAPIError(503, brellium.CodeHTTPError)(t, err)
+		}
+		_, err := once(t, client, false)
+		require.NoError(t, err)
+		if i == 0 {
+			before = runtime.NumGoroutine()
+		}
+	}
+	assert.Equal(t, 1, conns.opened())
+	assert.LessOrEqual(t, runtime.NumGoroutine(), before+2)
+}
+
+// connCounter counts the connections that a server has seen.
+type connCounter struct {
+	mu   sync.Mutex
+	seen map[net.Conn]bool
+}
+
+func newConnCounter() *connCounter { return &connCounter{seen: map[net.Conn]bool{}} }
+
+func (c *connCounter) state(conn net.Conn, _ http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen[conn] = true
+}
+
+func (c *connCounter) opened() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.seen)
+}
+
+// TestAFailedCallClosesNobodysConnections: go-retryablehttp closes the idle
+// connections of its client after each failed call.
+func TestAFailedCallClosesNobodysConnections(t *testing.T) {
+	conns := newConnCounter()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
+	}))
+	server.Config.ConnState = conns.state
+	server.Start()
+	t.Cleanup(server.Close)
+	client := via(t, server.URL, ownTransport(t, nil))
+	for range 10 {
+		_, err := once(t, client, true)
+		require.Error(t, err)
+		_, err = once(t, client, false)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 1, conns.opened())
+}
+
+// golang/vulndb#3420, golang/go#35104
+func TestARedirectIsNotFollowed(t *testing.T) {
+	var elsewhere atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		elsewhere.Add(1)
+		http.Redirect(w, r, "/again", http.StatusFound)
+	}))
+	t.Cleanup(other.Close)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, strings.Replace(other.URL, "127.0.0.1", "localhost", 1), http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(server.Close)
+	for _, client := range []*brellium.Client{
+		via(t, server.URL, ownTransport(t, nil)),
+		newClient(t, brellium.WithBaseURL(server.URL), brellium.WithHTTPClient(http.DefaultClient)),
+		newClient(t, brellium.WithBaseURL(server.URL)),
+	} {
+		for _, write := range []bool{false, true} {
+			a, err := once(t, client, write)
+			isAPIError(307, brellium.CodeHTTPError)(t, err)
+			assert.Equal(t, brellium.VerdictRejected, a.Verdict)
+			assert.NotContains(t, err.Error(), "localhost")
+		}
+	}
+	assert.Zero(t, elsewhere.Load())
+}
+
+// golang/go#30702, connectrpc/connect-go#829
+func TestADeadConnectionIsLeftForANewOne(t *testing.T) {
+	var conns atomic.Int32
+	address := listen(t, func(c net.Conn) {
+		mine := conns.Add(1)
+		for i := 0; ; i++ {
+			readRequest(c)
+			if mine == 1 && i == 1 { // from here on silent, and open
+				_, _ = io.Copy(io.Discard, c)
+				return
+			}
+			if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n{\"audit_id\":\"a\"}"); err != nil {
+				return
+			}
+		}
+	})
+	client := via(t, "http://"+address, ownTransport(t, nil), brellium.WithAttemptTimeout(300*time.Millisecond))
+	require.NoError(t, retrieve(t.Context(), client))
+	var resp brellium.Response
+	require.NoError(t, retrieve(t.Context(), client, brellium.WithResponseInto(&resp)))
+	require.Len(t, resp.Attempts, 2)
+	assert.Equal(t, brellium.VerdictUnknown, resp.Attempts[0].Verdict)
+	assert.EqualValues(t, 2, conns.Load())
+}
+
+func TestTheOwnTransport(t *testing.T) {
+	transport := brellium.NewTransport()
+	assert.Equal(t, uint16(tls.VersionTLS12), transport.TLSClientConfig.MinVersion)
+	assert.True(t, transport.ForceAttemptHTTP2)
+	require.NotNil(t, transport.HTTP2)
+	assert.Positive(t, transport.HTTP2.SendPingTimeout, "the read-idle ping")
+	assert.Positive(t, transport.HTTP2.PingTimeout)
+	assert.Less(t, transport.HTTP2.SendPingTimeout+transport.HTTP2.PingTimeout, 30*time.Second, "found within an attempt")
+	assert.GreaterOrEqual(t, transport.MaxIdleConnsPerHost, 64)
+	assert.NotNil(t, transport.Proxy)
+	assert.False(t, transport.DisableCompression)
+	assert.False(t, transport.DisableKeepAlives)
+	assert.Positive(t, transport.MaxResponseHeaderBytes)
+
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, 2, r.ProtoMajor)
+		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	_, err := once(t, via(t, server.URL, ownTransport(t, server)), false)
+	require.NoError(t, err)
+
+	old := httptest.NewUnstartedServer(http.NotFoundHandler())
+	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11}
+	old.Config.ErrorLog = discard
+	old.StartTLS()
+	t.Cleanup(old.Close)
+	a, err := once(t, via(t, old.URL, ownTransport(t, old)), true)
+	assert.Equal(t, brellium.VerdictNeverSent, a.Verdict)
+	assert.False(t, brellium.OutcomeUnknown(err))
+}
+
+// answering is a client whose transport always gives what answer makes.
+func answering(t *testing.T, answer func(*http.Request) (*http.Response, error), opts ...brellium.ClientOption) *brellium.Client {
+	t.Helper()
+	return via(t, "https://api.example.test", roundTripper(answer), opts...)
+}
+
+var spaces, letters = bytes.Repeat([]byte(" "), 1<<20), bytes.Repeat([]byte("x"), 1<<20)
+
+// endless is a body that goes on.
+type endless struct {
+	of     []byte
+	read   atomic.Int64
+	closed atomic.Bool
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	n := copy(p, e.of)
+	e.read.Add(int64(n))
+	return n, nil
+}
+
+func (e *endless) Close() error { e.closed.Store(true); return nil }
+
+// Azure/azure-sdk-for-go#27486, googleapis/google-cloud-go#14546
+func TestBodiesAreBounded(t *testing.T) {
+	t.Run("error", func(t *testing.T) {
+		body := endless{of: spaces}
+		client := answering(t, func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 500, Body: &body, ContentLength: 200 << 20}, nil
+		})
+		_, err := once(t, client, false)
+		var e *brellium.APIError
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, brellium.CodeHTTPError, e.Code)
+		assert.Len(t, e.Body, 64<<10)
+		assert.LessOrEqual(t, body.read.Load(), int64(2<<20), "a buffer for the announced size, at most")
+		assert.True(t, body.closed.Load())
+	})
+	t.Run("envelope first", func(t *testing.T) {
+		body := endless{of: spaces}
+		client := answering(t, func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 500, ContentLength: -1, Body: struct {
+				io.Reader
+				io.Closer
+			}{io.MultiReader(strings.NewReader(`{"error":{"code":"INTERNAL"}}`), &body), &body}}, nil
+		})
+		_, err := once(t, client, false)
+		isAPIError(500, "INTERNAL")(t, err)
+	})
+	t.Run("the longest", func(t *testing.T) {
+		const object = `{"audit_id":"a"}`
+		body := endless{of: letters}
+		client := answering(t, func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 200, ContentLength: -1, Body: struct {
+				io.Reader
+				io.Closer
+			}{io.MultiReader(strings.NewReader(object), io.LimitReader(&body, int64(brellium.MaxBody-len(object)))), &body}}, nil
+		})
+		require.NoError(t, client.Do(t.Context(), http.MethodGet, "/v2/audits", nil, nil))
+		assert.True(t, body.closed.Load())
+	})
+	t.Run("one byte more, unpacked", func(t *testing.T) {
+		packed := append(bytes.Repeat(zipped(string(spaces)), brellium.MaxBody/len(spaces)), zipped(" ")...)
+		client := answering(t, func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Encoding": {"gzip"}}, Body: io.NopCloser(bytes.NewReader(packed))}, nil
+		})
+		a, err := once(t, client, true)
+		assert.Equal(t, brellium.VerdictRejected, a.Verdict)
+		var e *brellium.DecodeError
+		require.ErrorAs(t, err, &e)
+		assert.Contains(t, e.Reason, "64 MiB")
+		assert.True(t, brellium.OutcomeUnknown(err), "it was done, but what was?")
+	})
+}
+
+func zipped(body string) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = io.WriteString(z, body)
+	_ = z.Close()
+	return b.Bytes()
+}
+
+// TestATransportThatLeavesGzipPacked is one of the caller's own without
+// net/http's transparent decoding.
+func TestATransportThatLeavesGzipPacked(t *testing.T) {
+	whole := zipped(`{"audit_id":"a","flags":["` + strings.Repeat("x", 1000) + `"]}`)
+	damaged := bytes.Clone(whole)
+	damaged[len(damaged)-6] ^= 0xff // in the checksum
+	for name, tc := range map[string]struct {
+		encoding string
+		body     []byte
+		verdict  brellium.Verdict
+		reason   string
+	}{
+		"whole":      {"gzip", whole, brellium.VerdictDone, "answered"},
+		"upper case": {"GZIP", whole, brellium.VerdictDone, "answered"},
+		"cut":        {"gzip", whole[:len(whole)/2], brellium.VerdictUnknown, "the answer was cut off"},
+		"cut header": {"gzip", whole[:5], brellium.VerdictUnknown, "the answer was cut off"},
+		"damaged":    {"gzip", damaged, brellium.VerdictUnknown, "the answer was damaged"},
+		"not gzip":   {"gzip", []byte("<html>no gzip at all</html>"), brellium.VerdictUnknown, "the answer was damaged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := answering(t, func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 200, ContentLength: int64(len(tc.body)),
+					Header: http.Header{"content-encoding": {tc.encoding}}, Body: io.NopCloser(bytes.NewReader(tc.body))}, nil
+			})
+			a, err := once(t, client, true)
+			assert.Equal(t, tc.verdict, a.Verdict)
+			assert.Equal(t, tc.reason, a.Reason)
+			assert.Equal(t, tc.verdict == brellium.VerdictUnknown, brellium.OutcomeUnknown(err))
+		})
+	}
+	t.Run("empty", func(t *testing.T) {
+		client := answering(t, func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 204, Header: http.Header{"Content-Encoding": {"gzip"}}, Body: http.NoBody}, nil
+		})
+		require.NoError(t, client.Users.Delete(t.Context(), someID))
+	})
+	t.Run("error envelope", func(t *testing.T) {
+		client := answering(t, func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 409, Header: http.Header{"Content-Encoding": {"gzip"}},
+				Body: io.NopCloser(bytes.NewReader(zipped(`{"error":{"code":"USER_EXISTS"}}`)))}, nil
+		})
+		_, err := once(t, client, true)
+		isAPIError(409, brellium.CodeUserExists)(t, err)
+	})
+}
+
+// TestTheStatusCountsThoughTheBodyIsLost: what the server said by its status
+// needs no body.
+func TestTheStatusCountsThoughTheBodyIsLost(t *testing.T) {
+	for status, verdict := range map[int]brellium.Verdict{
+		404: brellium.VerdictRejected, 409: brellium.VerdictRejected, 429: brellium.VerdictRefused,
+		403: brellium.VerdictBlocked, 503: brellium.VerdictUnknown, 200: brellium.VerdictUnknown, 204: brellium.VerdictUnknown,
+	} {
+		client := answering(t, func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: status, Body: io.NopCloser(io.MultiReader(strings.NewReader(`{"error":{"co`), broken{}))}, nil
+		})
+		a, err := once(t, client, true)
+		assert.Equal(t, verdict, a.Verdict, status)
+		assert.Equal(t, verdict == brellium.VerdictUnknown, brellium.OutcomeUnknown(err), status)
+		if status >= 400 && status != 403 {
+			isAPIError(status, brellium.CodeHTTPError)(t, err)
+		}
+	}
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, syscall.ECONNRESET }
+
+func TestOddAnswersOfATransport(t *testing.T) {
+	t.Run("neither answer nor error", func(t *testing.T) {
+		a, err := once(t, answering(t, func(*http.Request) (*http.Response, error) { return nil, nil }), true)
+		assert.Equal(t, brellium.VerdictUnknown, a.Verdict)
+		assert.True(t, brellium.OutcomeUnknown(err))
+	})
+	t.Run("no body, no header", func(t *testing.T) {
+		a, err := once(t, answering(t, func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: 200}, nil }), false)
+		assert.Equal(t, brellium.VerdictDone, a.Verdict)
+		var e *brellium.DecodeError
+		require.ErrorAs(t, err, &e)
+	})
+	for _, status := range []int{100, 103, 199, 300, 304, 399, 418, 499} {
+		a, err := once(t, answering(t, func(*http.Request) (*http.Response, error) { return reply(status, nil, ""), nil }), true)
+		assert.Equal(t, brellium.VerdictRejected, a.Verdict, status)
+		isAPIError(status, brellium.CodeHTTPError)(t, err)
+		assert.False(t, brellium.IsTransient(err), status)
+	}
+	for _, status := range []int{500, 501, 599, 600, 999} {
+		a, err := once(t, answering(t, func(*http.Request) (*http.Response, error) { return reply(status, nil, ""), nil }), true)
+		assert.Equal(t, brellium.VerdictUnknown, a.Verdict, status)
+		isAPIError(status, brellium.CodeHTTPError)(t, err)
+		assert.True(t, brellium.OutcomeUnknown(err), status)
+	}
+	t.Run("names in another case", func(t *testing.T) {
+		client := answering(t, func(*http.Request) (*http.Response, error) {
+			return reply(429, http.Header{"retry-after": {"7"}, "x-request-id": {"req-1"}, "ratelimit-limit": {"100"}, "ratelimit-remaining": {"0"}, "RATELIMIT-RESET": {"7"}}, ""), nil
+		})
+		_, err := once(t, client, false)
+		var e *brellium.APIError
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, 7*time.Second, e.RetryAfter)
+		assert.Equal(t, "req-1", e.RequestID)
+		assert.Equal(t, 100, e.RateLimit.Limit)
+		assert.Equal(t, 7*time.Second, e.RateLimit.Reset)
+	})
+}
+
+// TestAnAnswerThatSwitchesProtocolsIsNotReadFor ever: its body is the
+// connection.
+func TestAnAnswerThatSwitchesProtocolsIsNotRead(t *testing.T) {
+	address := listen(t, func(c net.Conn) {
+		readRequest(c)
+		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: odd\r\n\r\n")
+		_, _ = io.Copy(io.Discard, c)
+	})
+	a, err := once(t, via(t, "http://"+address, ownTransport(t, nil)), true)
+	isAPIError(101, brellium.CodeHTTPError)(t, err)
+	assert.Less(t, a.Duration, 10*time.Second)
+}
+
+// TestATransportThatPanicsHoldsNothing: the call panics, as it must, and gives
+// back its place, its permit and its turn.
+func TestATransportThatPanicsHoldsNothing(t *testing.T) {
+	for _, how := range []string{"panic", "Goexit"} {
+		t.Run(how, func(t *testing.T) {
+			var told []brellium.LimiterAnswer
+			step := 0
+			client := newClient(t, brellium.WithMaxConcurrency(1),
+				brellium.WithRateLimiter(limiterFunc(func(context.Context) (brellium.Permit, error) { return permit{&told}, nil })),
+				brellium.WithHTTPClient(&http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+					switch step++; {
+					case step == 1:
+						return reply(403, nil, ""), nil // from here on one at a time
+					case step == 3:
+						return reply(200, nil, `{"audit_id":"a"}`), nil
+					case how == "panic":
+						panic("transport")
+					}
+					runtime.Goexit()
+					return nil, nil
+				})}))
+			var blocked *brellium.BlockedError
+			require.ErrorAs(t, retrieve(t.Context(), client), &blocked)
+			ended := make(chan any)
+			go func() {
+				defer func() { ended <- recover() }()
+				_ = retrieve(t.Context(), client)
+			}()
+			if got := <-ended; how == "panic" {
+				assert.Equal(t, "transport", got)
+			}
+			require.NoError(t, retrieve(t.Context(), client))
+			assert.Len(t, told, 3)
+		})
+	}
+}
