@@ -168,7 +168,7 @@ func TestAWaitBeyondTheCallersDeadlineIsNotBegun(t *testing.T) {
 // these and more in TestEveryOperationUnderEveryFailure.
 func TestOnlyWritesThatDoNoHarmAreRepeated(t *testing.T) {
 	for _, c := range callers {
-		for name, fault := range map[string]brelliumtest.Fault{"503": brelliumtest.Status(503, "UNAVAILABLE"), "dropped": brelliumtest.DropAfter()} {
+		for name, fault := range map[string]brelliumtest.Fault{"503": brelliumtest.Status(503, "UNAVAILABLE"), "dropped": brelliumtest.DropBefore()} {
 			bubble(t, c.String()+"/"+name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 				emu.Inject(c.op, fault.Forever())
 				err := c.call(t.Context(), client)
