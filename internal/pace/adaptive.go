@@ -29,7 +29,11 @@ const (
 	averaging      = 0.5                    // share of a new interval in the average
 	minInterval    = 0.1                    // seconds; bounds of the averaged interval
 	maxInterval    = 10.0
-	refusedStretch = 1.1   // the averaged interval grows by this on a refusal
+	lookAhead      = 0.5   // share of the interval by which a fall of what remains is thought on
+	fastFall       = 2.5   // tokens a second; a slower fall is noise
+	maxFall        = 40.0  // tokens; as much as a fall can count for
+	refusedStretch = 1.5   // the averaged interval grows by this on a refusal
+	refusedSpread  = 0.5   // share of the interval over which those refused together are drawn apart
 	smoothing      = 0.125 // share of a new round trip in the average
 )
 
@@ -69,6 +73,8 @@ type Adaptive struct {
 	next       time.Duration // earliest send while shared
 	left       float64       // what remained by the newest answer, -1 after a refusal
 	leftTurn   int           // which send that answer was to
+	leftAt     time.Duration // when that was sent
+	fall       float64       // tokens a second by which left falls, 0 unless it falls fast
 	roundTrip  float64       // averaged seconds; 0 before the first
 	lastOther  time.Duration // last sign that others spend
 	consistent int           // answers since then
@@ -251,11 +257,13 @@ func (a *Adaptive) giveBack() {
 // is corrected on the interval and not on the rate, by an amount that is the
 // same for everybody, which keeps the gain of the loop per own cycle
 // independent of how many share; the scale keeps it calm when round trips are
-// long beside the interval.
+// long beside the interval. A fast fall counts as if it had gone on already:
+// many who start together would else see plenty until there is nothing.
 func (a *Adaptive) law() float64 {
 	pull := pullGain * targetInterval * (1 - math.Sqrt(a.interval/targetInterval))
 	target := min(targetLeft, a.limit/4)
-	interval := a.interval + a.scale()*(pull-errorGain*(a.left-target)/documentedRate)
+	left := a.left - min(a.fall*lookAhead*a.interval, maxFall)
+	interval := a.interval + a.scale()*(pull-errorGain*(left-target)/documentedRate)
 	return min(max(interval, a.interval/2), 3*a.interval+targetInterval)
 }
 
@@ -308,12 +316,13 @@ func (a *Adaptive) refused(now time.Duration, t Ticket, r Report) {
 	a.high = min(a.high, 1+documentedRate*inSeconds(now-t.Sent))
 	a.sawOthers(now)
 	a.held = max(a.held, r.holdUntil(now))
-	a.left, a.leftTurn = -1, a.turns // answers under way are older news
+	a.left, a.leftTurn, a.fall = -1, a.turns, 0 // answers under way are older news
 	if a.mode == Shared {
 		a.interval *= refusedStretch
 	} else {
 		a.enterShared()
 	}
+	a.next = max(a.next, a.held) + seconds(refusedSpread*r.Jitter*a.interval)
 }
 
 // sawOthers starts the count of answers without a sign of others anew.
@@ -354,7 +363,7 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 		a.roundTrip += smoothing * (took - a.roundTrip)
 	}
 	if t.turn > a.leftTurn {
-		a.left, a.leftTurn = remaining, t.turn
+		a.follow(t, remaining)
 	}
 	if remaining == 0 {
 		a.held = max(a.held, now+refillPause)
@@ -366,7 +375,7 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 		full := remaining >= a.limit-float64(a.probes)-1
 		alone := full || a.trusted || a.wasAlone && !othersSpent
 		a.low, a.high = bottom, top
-		a.left, a.leftTurn = remaining, t.turn
+		a.left, a.leftTurn, a.leftAt, a.fall = remaining, t.turn, t.Sent, 0
 		if alone {
 			a.enterAlone(firstWindow)
 			a.consistent++
@@ -404,6 +413,16 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 	default:
 		a.next = a.lastSend + seconds(a.law())
 	}
+}
+
+// follow takes in what remains by a newer answer, and how fast that falls.
+func (a *Adaptive) follow(t Ticket, remaining float64) {
+	const shortest = 0.05 // seconds; two sends may come at the same moment
+	fall := (a.left - remaining) / max(inSeconds(t.Sent-a.leftAt), shortest)
+	if a.left < 0 || fall < fastFall {
+		fall = 0
+	}
+	a.left, a.leftTurn, a.leftAt, a.fall = remaining, t.turn, t.Sent, fall
 }
 
 // Rest implements Machine.

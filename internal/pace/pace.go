@@ -49,7 +49,7 @@ type Report struct {
 	Spent      Spent         // whether a token was taken
 	Refused    bool          // a 429
 	RetryAfter time.Duration // the wait that a 429 asked for; 0 when it named none
-	Jitter     float64       // in [0, 1): the share of half a second to add to RetryAfter
+	Jitter     float64       // in [0, 1): draws apart those who were refused together
 	Blocked    bool          // a bare 403: the bucket is to be taken as empty
 }
 

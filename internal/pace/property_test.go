@@ -13,7 +13,7 @@ import (
 // checkBounds fails the test when what always holds of a machine does not.
 func checkBounds(t *testing.T, a *Adaptive) {
 	t.Helper()
-	for _, f := range []float64{a.low, a.high, a.interval, a.roundTrip, a.left} {
+	for _, f := range []float64{a.low, a.high, a.interval, a.roundTrip, a.left, a.fall} {
 		if math.IsNaN(f) || math.IsInf(f, 0) {
 			t.Fatalf("not a number: %+v", *a)
 		}
