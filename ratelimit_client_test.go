@@ -1,0 +1,561 @@
+package brellium_test
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/brellium/brellium-go"
+	"github.com/brellium/brellium-go/brelliumtest"
+)
+
+// These tests hold the limiter inside real clients against the emulator, in
+// virtual time. bench/limiter measures the same at length; ratelimit_test.go
+// and internal/pace have the limiter without a client.
+
+// roundTrips makes the latency of exchanges: lognormal, as over a network.
+func roundTrips(median, p99 time.Duration) brelliumtest.Option {
+	sigma := math.Log(float64(p99)/float64(median)) / 2.3263
+	return brelliumtest.WithLatency(func(r *rand.Rand) time.Duration {
+		return time.Duration(float64(median) * math.Exp(sigma*r.NormFloat64()))
+	})
+}
+
+// exchange is one attempt as a client's transport saw it.
+type exchange struct {
+	sent, at time.Time
+	status   int
+}
+
+// watched is the emulator's transport for one client, with a note of every
+// attempt in the order of their ends.
+type watched struct {
+	next     http.RoundTripper
+	mu       sync.Mutex
+	all      []exchange
+	underWay int
+	most     int // attempts side by side
+}
+
+func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
+	w.mu.Lock()
+	w.underWay++
+	w.most = max(w.most, w.underWay)
+	w.mu.Unlock()
+	e := exchange{sent: time.Now()}
+	resp, err := w.next.RoundTrip(r)
+	e.at = time.Now()
+	if err == nil {
+		e.status = resp.StatusCode
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.underWay--
+	w.all = append(w.all, e)
+	return resp, err
+}
+
+// refusedAfterFirstAnswer counts the 429s of attempts that were sent after the
+// client had had its first answer, and all 429s.
+func (w *watched) refused() (later, all int) {
+	var first time.Time
+	for _, e := range w.all {
+		if first.IsZero() && e.status != 0 {
+			first = e.at
+		}
+		if e.status == http.StatusTooManyRequests {
+			all++
+			if e.sent.After(first) {
+				later++
+			}
+		}
+	}
+	return later, all
+}
+
+// worker is one simulated process: a client of its own, with a fixed token,
+// since minting is not what these tests are about.
+func worker(t *testing.T, emu *brelliumtest.Emulator, opts ...brellium.ClientOption) (*brellium.Client, *watched) {
+	t.Helper()
+	w := &watched{next: emu.Transport()}
+	return newClient(t, append([]brellium.ClientOption{
+		brellium.WithHTTPClient(&http.Client{Transport: w}),
+		brellium.WithAccessToken(emu.IssueToken()),
+	}, opts...)...), w
+}
+
+// backfill makes calls in so many goroutines. None may fail.
+func backfill(t *testing.T, client *brellium.Client, calls, goroutines int) {
+	t.Helper()
+	var left atomic.Int64
+	left.Store(int64(calls))
+	sideBySide(t, goroutines, func(ctx context.Context, _ int) error {
+		for left.Add(-1) >= 0 {
+			if err := retrieve(ctx, client); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Whoever has the limit for himself is never refused once he has had an answer,
+// with any number of goroutines, any latency and any level at the start.
+func TestALoneClientIsNotRefusedAfterItsFirstAnswer(t *testing.T) {
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			median := time.Duration(float64(10*time.Millisecond) * math.Pow(200, r.Float64())) // to 2 s
+			p99 := median + time.Duration(r.Float64()*float64(20*time.Second-median))
+			level := []float64{0, 100, 100 * r.Float64()}[r.IntN(3)]
+			emu := brelliumtest.New(brelliumtest.WithSeed(seed), brelliumtest.WithRecordLimit(0),
+				brelliumtest.WithRateLimitLevel(level), roundTrips(median, p99))
+			client, w := worker(t, emu, brellium.WithAttemptTimeout(0), brellium.WithTotalTimeout(0))
+			backfill(t, client, 50+r.IntN(150), 1+r.IntN(256))
+			later, all := w.refused()
+			assert.Zero(t, later, "seed %d", seed)
+			assert.LessOrEqual(t, all, 2, "seed %d: refusals of probes", seed)
+		})
+	}
+}
+
+func TestARestartOnAnEmptyBucketCostsOneRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		emu := brelliumtest.New(brelliumtest.WithRecordLimit(0), brelliumtest.WithRateLimitLevel(0),
+			roundTrips(80*time.Millisecond, 400*time.Millisecond))
+		client, w := worker(t, emu)
+		start := time.Now()
+		backfill(t, client, 1000, 16)
+		_, all := w.refused()
+		assert.LessOrEqual(t, all, 1)
+		assert.LessOrEqual(t, time.Since(start).Seconds()/200, 1.005, "over 1,000 requests at 5 a second")
+	})
+}
+
+// However many processes start at the same moment, on a full bucket or an empty
+// one, near or far: they agree within half a minute, nobody is refused
+// afterwards, and no call is lost.
+func TestProcessesThatShareTheLimitAgreeWithinThirtySeconds(t *testing.T) {
+	for _, tc := range []struct {
+		processes int
+		level     float64
+		median    time.Duration
+	}{
+		{2, 100, 80 * time.Millisecond}, {5, 0, 80 * time.Millisecond}, {5, 100, 500 * time.Millisecond},
+		{20, 100, 80 * time.Millisecond}, {30, 0, 200 * time.Millisecond}, {30, 100, 500 * time.Millisecond},
+	} {
+		t.Run(strconv.Itoa(tc.processes)+" processes, level "+strconv.Itoa(int(tc.level))+", "+tc.median.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				emu := brelliumtest.New(brelliumtest.WithRecordLimit(0), brelliumtest.WithRateLimitLevel(tc.level),
+					roundTrips(tc.median, 3*tc.median+100*time.Millisecond))
+				start := time.Now()
+				const calls = 750
+				watches := make([]*watched, tc.processes)
+				var wait sync.WaitGroup
+				for i := range watches {
+					client, w := worker(t, emu)
+					watches[i] = w
+					wait.Go(func() { backfill(t, client, (calls+i)/tc.processes, 8) })
+				}
+				wait.Wait()
+				for _, w := range watches {
+					for _, e := range w.all {
+						if e.status == http.StatusTooManyRequests {
+							assert.LessOrEqual(t, e.at.Sub(start), 30*time.Second)
+						}
+					}
+				}
+				bound := (calls - tc.level) / 5
+				assert.LessOrEqual(t, time.Since(start).Seconds()/bound, 1.08)
+			})
+		})
+	}
+}
+
+// Answers that get lost, or lose their headers, cost the request that has to be
+// repeated and nothing more.
+func TestLostAnswersCauseNoRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		emu := brelliumtest.New(roundTrips(80*time.Millisecond, 400*time.Millisecond))
+		emu.Inject(brelliumtest.OpAny,
+			brelliumtest.DropAfter().Sometimes(0.025).Forever(),
+			brelliumtest.OK().WithoutRateLimit().Sometimes(0.025).Forever())
+		client, w := worker(t, emu)
+		start := time.Now()
+		backfill(t, client, 1000, 16)
+		_, all := w.refused()
+		assert.Zero(t, all)
+		spent := 0
+		for _, r := range emu.Requests() {
+			if r.Spent {
+				spent++
+			}
+		}
+		require.Greater(t, spent, 1000, "some were repeated")
+		assert.LessOrEqual(t, time.Since(start).Seconds()/(float64(spent-100)/5), 1.025)
+	})
+}
+
+// arrivals are the times, since start, at which requests of an operation came.
+func arrivals(emu *brelliumtest.Emulator, start time.Time, operation string) []time.Duration {
+	var list []time.Duration
+	for _, r := range emu.Requests(operation) {
+		list = append(list, r.Arrived.Sub(start))
+	}
+	return list
+}
+
+// hashicorp/go-tfe#35, hashicorp/go-tfe#41, cloudquery/cloudquery#21733: only
+// the first attempt passed the limiter.
+func TestEveryRepeatPaysAndTheTokenRequestDoesNot(t *testing.T) {
+	bubble(t, "burst of 3", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE").Times(4))
+		start := time.Now()
+		require.NoError(t, retrieve(t.Context(), client))
+		require.Equal(t, 5, emu.Count(brelliumtest.OpAuditRetrieve))
+		assert.GreaterOrEqual(t, time.Since(start), 400*time.Millisecond)
+	}, brellium.WithRateLimit(3, 5))
+
+	// A token comes each 10 s, and no backoff is that long.
+	bubble(t, "burst of 1", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE").Times(4))
+		start := time.Now()
+		require.NoError(t, retrieve(t.Context(), client))
+		assert.Equal(t, 1, emu.Count(brelliumtest.OpTokenCreate))
+		came := arrivals(emu, start, brelliumtest.OpAuditRetrieve)
+		require.Len(t, came, 5)
+		for i, at := range came {
+			assert.InDelta(t, 10*float64(i), at.Seconds(), 0.01)
+		}
+	}, brellium.WithRateLimit(1, 0.1))
+
+	// The default limiter counts repeats too: 125 requests, of which the bucket
+	// holds 100, take 5 s at least, and none is refused.
+	bubble(t, "default", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.DropAfter().Times(25))
+		start := time.Now()
+		sideBySide(t, 100, func(ctx context.Context, _ int) error { return retrieve(ctx, client) })
+		assert.Equal(t, 125, emu.Count(brelliumtest.OpAuditRetrieve))
+		assert.GreaterOrEqual(t, time.Since(start), 5*time.Second)
+		for _, r := range emu.Requests(brelliumtest.OpAuditRetrieve) {
+			assert.NotEqual(t, http.StatusTooManyRequests, r.Status)
+		}
+	})
+}
+
+func TestA401GivesItsTokenBack(t *testing.T) {
+	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		require.NoError(t, retrieve(t.Context(), client)) // the first of three
+		emu.RevokeTokens()
+		start := time.Now()
+		require.NoError(t, retrieve(t.Context(), client)) // a 401, and the replay as the second
+		require.NoError(t, retrieve(t.Context(), client)) // the third
+		assert.Zero(t, time.Since(start))
+		assert.Equal(t, 4, emu.Count(brelliumtest.OpAuditRetrieve))
+		require.NoError(t, retrieve(t.Context(), client))
+		assert.InDelta(t, 100, time.Since(start).Seconds(), 0.01, "the replay has paid")
+	}, brellium.WithRateLimit(3, 0.01))
+}
+
+// songzhibin97/gkit#134, basecamp/basecamp-cli#712
+func TestCallsWhoseContextHasEndedTakeNoToken(t *testing.T) {
+	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 10 {
+			require.ErrorIs(t, retrieve(ctx, client), context.Canceled)
+		}
+		assert.Zero(t, emu.Count(brelliumtest.OpAny))
+		start := time.Now()
+		require.NoError(t, retrieve(t.Context(), client))
+		assert.Zero(t, time.Since(start))
+	}, brellium.WithRateLimit(1, 0.01))
+}
+
+func TestCallsCancelledInTheQueueLeaveNoDebt(t *testing.T) {
+	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		start := time.Now()
+		require.NoError(t, retrieve(t.Context(), client))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		ctx = withoutDeadline{ctx} // so that they queue, rather than fail at once
+		var wait sync.WaitGroup
+		for range 20 {
+			wait.Go(func() { assert.ErrorIs(t, retrieve(ctx, client), context.DeadlineExceeded) })
+		}
+		wait.Wait()
+		assert.InDelta(t, 5, time.Since(start).Seconds(), 0.01)
+		require.NoError(t, retrieve(t.Context(), client))
+		assert.InDelta(t, 10, time.Since(start).Seconds(), 0.01, "the next token is the next call's")
+		assert.Equal(t, 2, emu.Count(brelliumtest.OpAuditRetrieve))
+	}, brellium.WithRateLimit(1, 0.1))
+}
+
+// withoutDeadline is a context that ends without having said when.
+type withoutDeadline struct{ context.Context }
+
+func (withoutDeadline) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// A call that its caller gives up while it is under way may have spent its
+// token. What the next answers say settles that: nothing stays in debt.
+func TestCallsCancelledUnderWayLeaveNoDebt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		emu := brelliumtest.New(brelliumtest.WithLatency(func(*rand.Rand) time.Duration { return time.Second }))
+		limiter := new(brellium.AdaptiveLimiter)
+		client, w := worker(t, emu, brellium.WithRateLimiter(limiter))
+		require.NoError(t, retrieve(t.Context(), client))
+		for _, after := range []time.Duration{300, 700} { // before and after the server sees them
+			for range 10 {
+				ctx, cancel := context.WithTimeout(t.Context(), after*time.Millisecond)
+				require.ErrorIs(t, retrieve(ctx, client), context.DeadlineExceeded)
+				cancel()
+			}
+		}
+		require.Zero(t, limiter.State().InFlight)
+		time.Sleep(30 * time.Second) // the bucket is full again
+		require.NoError(t, retrieve(t.Context(), client))
+		start := time.Now()
+		backfill(t, client, 90, 90)
+		assert.Less(t, time.Since(start), 8*time.Second, "the whole bucket is there, from one round trip to the next twice as much of it")
+		_, all := w.refused()
+		assert.Zero(t, all)
+	})
+}
+
+// gofri/go-github-ratelimit#23: a reset of 0 was taken to mean that there is
+// nothing to wait for.
+func TestAnAnswerThatLeavesNothingHoldsTheNextCallBack(t *testing.T) {
+	for name, opts := range map[string][]brellium.ClientOption{
+		"default": nil, "fixed share": {brellium.WithRateLimit(100, 5)},
+	} {
+		bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			emu.SetRemaining(1)
+			start := time.Now()
+			require.NoError(t, retrieve(t.Context(), client))
+			assert.Zero(t, time.Since(start), "the caller has his result")
+			assert.Equal(t, 0, client.RateLimit().Remaining)
+			assert.Zero(t, client.RateLimit().Reset)
+			require.NoError(t, retrieve(t.Context(), client))
+			assert.GreaterOrEqual(t, time.Since(start), 200*time.Millisecond)
+			assert.Less(t, time.Since(start), 5*time.Second)
+			for _, r := range emu.Requests(brelliumtest.OpAuditRetrieve) {
+				assert.Equal(t, http.StatusOK, r.Status)
+			}
+		}, opts...)
+	}
+}
+
+// xanzy/go-gitlab#909, xanzy/go-gitlab#1659: missing headers were read as a
+// limit of zero, and a request was sent to learn the limit.
+func TestAnswersWithoutUsableHeadersChangeNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		emu := brelliumtest.New()
+		limiter := new(brellium.AdaptiveLimiter)
+		lower := false
+		transport := roundTripper(func(r *http.Request) (*http.Response, error) {
+			resp, err := emu.Transport().RoundTrip(r)
+			if err == nil && lower { // as a transport may hand them over that keeps HTTP/2's case
+				header := http.Header{}
+				for key, values := range resp.Header {
+					header[strings.ToLower(key)] = values
+				}
+				resp.Header = header
+			}
+			return resp, err
+		})
+		client, err := emu.Client(brellium.WithHTTPClient(&http.Client{Transport: transport}), brellium.WithRateLimiter(limiter))
+		require.NoError(t, err)
+		assert.Zero(t, emu.Count(brelliumtest.OpAny), "a new client sends nothing")
+		assert.False(t, client.RateLimit().Known())
+
+		require.NoError(t, retrieve(t.Context(), client))
+		known := client.RateLimit()
+		require.Equal(t, 99, known.Remaining)
+		for name, fault := range map[string]brelliumtest.Fault{
+			"a 401":      brelliumtest.Status(401, "UNAUTHORIZED"),
+			"none":       brelliumtest.OK().WithoutRateLimit(),
+			"unreadable": brelliumtest.OK().WithHeader("RateLimit-Remaining", "abc"),
+			"negative":   brelliumtest.OK().WithHeader("RateLimit-Remaining", "-1"),
+			"too large":  brelliumtest.OK().WithHeader("RateLimit-Remaining", "99999999999999999999"),
+		} {
+			emu.Inject(brelliumtest.OpAuditRetrieve, fault)
+			start := time.Now()
+			var response brellium.Response
+			require.NoError(t, retrieve(t.Context(), client, brellium.WithResponseInto(&response)))
+			assert.Zero(t, time.Since(start), name)
+			if name == "a 401" {
+				known = client.RateLimit() // of the replay
+				continue
+			}
+			assert.False(t, response.RateLimit.Known(), name)
+			assert.Equal(t, known, client.RateLimit(), name)
+			assert.Equal(t, brellium.LimiterAlone, limiter.Mode(), name)
+		}
+		assert.Greater(t, limiter.State().Low, 90.0)
+
+		lower = true
+		require.NoError(t, retrieve(t.Context(), client))
+		assert.Equal(t, emu.Remaining(), client.RateLimit().Remaining)
+		assert.Equal(t, 100, client.RateLimit().Limit)
+	})
+}
+
+// go-acme/lego#976, atlassian/smith#241: each client had a limiter of its own,
+// and together they went over the limit.
+func TestTwoClientsWithOneLimiterKeepToOneLimitTogether(t *testing.T) {
+	fixed, err := brellium.NewFixedLimiter(100, 5)
+	require.NoError(t, err)
+	sole, err := brellium.NewAdaptiveLimiter(brellium.AdaptiveLimiterOptions{SoleClient: true})
+	require.NoError(t, err)
+	for name, limiter := range map[string]brellium.Limiter{
+		"adaptive": new(brellium.AdaptiveLimiter), "told that they are alone": sole, "fixed": fixed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				emu := brelliumtest.New()
+				emu.AddCredentials("second-id", "second-secret")
+				one := resourceClient(t, emu, brellium.WithRateLimiter(limiter))
+				two := resourceClient(t, emu, brellium.WithRateLimiter(limiter), brellium.WithClientCredentials("second-id", "second-secret"))
+				start := time.Now()
+				sideBySide(t, 150, func(ctx context.Context, i int) error {
+					return retrieve(ctx, []*brellium.Client{one, two}[i%2])
+				})
+				assert.InDelta(t, 10, time.Since(start).Seconds(), 0.7, "50 of them at 5 a second")
+				came := arrivals(emu, start, brelliumtest.OpAuditRetrieve)
+				require.Len(t, came, 150, "none was refused")
+				for i, at := range came {
+					assert.GreaterOrEqual(t, at+time.Microsecond, time.Duration(i+1-100)*200*time.Millisecond, "request %d", i+1)
+				}
+			})
+		})
+	}
+}
+
+func TestARefusalHoldsBackEveryCallOfTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		emu := brelliumtest.New(roundTrips(80*time.Millisecond, 400*time.Millisecond))
+		client, w := worker(t, emu)
+		require.NoError(t, retrieve(t.Context(), client))
+		emu.SetRemaining(0)
+		emu.Inject(brelliumtest.OpAuditList, refusal("5"))
+		_, err := client.Audits.List(t.Context(), brellium.AuditListParams{}, brellium.WithMaxRetries(0))
+		require.ErrorIs(t, err, brellium.ErrRateLimited)
+		start := time.Now()
+		sideBySide(t, 20, func(ctx context.Context, _ int) error { return retrieve(ctx, client) })
+		came := arrivals(emu, start, brelliumtest.OpAuditRetrieve)[1:]
+		require.Len(t, came, 20)
+		assert.GreaterOrEqual(t, came[0], 5*time.Second)
+		assert.Less(t, came[0], 7*time.Second)
+		assert.GreaterOrEqual(t, came[4]-came[0], 400*time.Millisecond, "not together")
+		_, all := w.refused()
+		assert.Equal(t, 1, all)
+	})
+}
+
+func TestMaxConcurrencyBoundsTheAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		emu := brelliumtest.New(brelliumtest.WithLatency(func(*rand.Rand) time.Duration { return 100 * time.Millisecond }))
+		client, w := worker(t, emu, brellium.WithMaxConcurrency(3), brellium.WithoutRateLimiter())
+		start := time.Now()
+		sideBySide(t, 30, func(ctx context.Context, _ int) error { return retrieve(ctx, client) })
+		assert.Equal(t, 3, w.most)
+		assert.InDelta(t, 1, time.Since(start).Seconds(), 0.001)
+
+		// A call that waits before a repeat leaves its place to others.
+		emu.Inject(brelliumtest.OpAuditList, brelliumtest.Status(503, "UNAVAILABLE").WithHeader("Retry-After", "10").Times(3))
+		var wait sync.WaitGroup
+		for range 3 {
+			wait.Go(func() { assert.NoError(t, list(t.Context(), client)) })
+		}
+		time.Sleep(time.Second)
+		require.NoError(t, retrieve(t.Context(), client))
+		assert.InDelta(t, 2.1, time.Since(start).Seconds(), 0.001)
+		wait.Wait()
+		assert.Equal(t, 3, w.most)
+	})
+}
+
+func TestTheWaitInTheQueueIsInTheRecordOfTheAttempt(t *testing.T) {
+	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		var first, second brellium.Response
+		require.NoError(t, retrieve(t.Context(), client, brellium.WithResponseInto(&first)))
+		require.Len(t, first.Attempts, 1)
+		assert.Zero(t, first.Attempts[0].Queued)
+
+		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE"))
+		require.NoError(t, retrieve(t.Context(), client, brellium.WithResponseInto(&second)))
+		require.Len(t, second.Attempts, 2)
+		assert.InDelta(t, 10, second.Attempts[0].Queued.Seconds(), 0.01)
+		assert.Zero(t, second.Attempts[0].Backoff)
+		again := second.Attempts[1]
+		assert.InDelta(t, 10, (again.Backoff + again.Queued).Seconds(), 0.01, "the next token is due 10 s later")
+		assert.Greater(t, again.Queued, 9*time.Second)
+		assert.Zero(t, again.Duration)
+	}, brellium.WithRateLimit(1, 0.1))
+}
+
+func TestRateLimitIsThatOfTheNewestAnswer(t *testing.T) {
+	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		assert.False(t, client.RateLimit().Known())
+		_, err := client.OAuth.CreateToken(t.Context())
+		require.NoError(t, err)
+		assert.False(t, client.RateLimit().Known(), "the token endpoint has a bucket of its own")
+
+		start := time.Now()
+		require.NoError(t, retrieve(t.Context(), client))
+		assert.Equal(t, brellium.RateLimit{Limit: 100, Remaining: 99, ObservedAt: start}, client.RateLimit())
+
+		emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK().DelayAnswer(time.Second))
+		var wait sync.WaitGroup
+		wait.Go(func() { assert.NoError(t, list(t.Context(), client)) })
+		synctest.Wait()
+		require.NoError(t, retrieve(t.Context(), client))
+		assert.Equal(t, 97, client.RateLimit().Remaining)
+		wait.Wait()
+		assert.Equal(t, start.Add(time.Second), client.RateLimit().ObservedAt)
+
+		emu.SetRateLimit(50, 2.5)
+		emu.Inject(brelliumtest.OpAuditRetrieve, refusal("7"))
+		require.NoError(t, retrieve(t.Context(), client))
+		assert.Equal(t, 50, client.RateLimit().Limit)
+	})
+}
+
+// With 60 calls in the queue a deadline of 5 s cannot be met: the call fails at
+// once, says how long it would have been at least, and takes nothing.
+func TestADeadlineThatTheQueueCannotMeetFailsAtOnce(t *testing.T) {
+	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		backfill(t, client, 98, 16)
+		start := time.Now()
+		var wait sync.WaitGroup
+		wait.Go(func() { backfill(t, client, 60, 60) })
+		synctest.Wait()
+		sent := emu.Count(brelliumtest.OpAuditRetrieve)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err := retrieve(ctx, client)
+		assert.Zero(t, time.Since(start))
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		var interrupted *brellium.InterruptedError
+		require.ErrorAs(t, err, &interrupted)
+		assert.Zero(t, interrupted.Attempts)
+		assert.False(t, brellium.OutcomeUnknown(err))
+		after, ok := brellium.RetryAfter(err)
+		assert.True(t, ok)
+		assert.InDelta(t, 12, after.Seconds(), 1, "61 tokens at 5 a second")
+		assert.Equal(t, sent, emu.Count(brelliumtest.OpAuditRetrieve))
+		wait.Wait()
+		assert.InDelta(t, 12.2, time.Since(start).Seconds(), 0.7, "nobody else has waited longer for it")
+	})
+}
