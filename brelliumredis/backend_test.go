@@ -30,9 +30,15 @@ type backend interface {
 // eachBackend runs a test on miniredis and, where there is one, on a real Redis
 // server. BRELLIUM_REDIS_SERVER=required makes a missing one a failure.
 func eachBackend(t *testing.T, test func(t *testing.T, b backend)) {
-	t.Run("miniredis", func(t *testing.T) { test(t, newMini(t)) })
+	t.Run("miniredis", func(t *testing.T) {
+		t.Parallel()
+		test(t, newMini(t))
+	})
 	if path := realRedis(t); path != "" {
-		t.Run("redis-server", func(t *testing.T) { test(t, newReal(t, path)) })
+		t.Run("redis-server", func(t *testing.T) {
+			t.Parallel()
+			test(t, newReal(t, path))
+		})
 	}
 }
 
@@ -56,17 +62,18 @@ type real struct {
 	t       testing.TB
 	path    string
 	port    string
+	args    []string
 	mu      sync.Mutex
 	command *exec.Cmd
 }
 
-func newReal(t testing.TB, path string) *real {
+func newReal(t testing.TB, path string, args ...string) *real {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	r := &real{t: t, path: path, port: port}
+	r := &real{t: t, path: path, port: port, args: args}
 	r.restart()
 	t.Cleanup(r.kill)
 	return r
@@ -88,8 +95,8 @@ func (r *real) kill() {
 
 func (r *real) restart() {
 	r.kill()
-	command := exec.Command(r.path, "--port", r.port, "--bind", "127.0.0.1",
-		"--save", "", "--appendonly", "no", "--dir", r.t.TempDir(), "--loglevel", "warning")
+	command := exec.Command(r.path, append([]string{"--port", r.port, "--bind", "127.0.0.1",
+		"--save", "", "--appendonly", "no", "--dir", r.t.TempDir(), "--loglevel", "warning"}, r.args...)...)
 	require.NoError(r.t, command.Start())
 	r.mu.Lock()
 	r.command = command

@@ -14,11 +14,12 @@
 --   2  the refill of the bucket
 --   3  its capacity, until an answer tells
 --   4  1: a call waits for its turn; else the worker's ticket is given up
---   5  1: more calls wait behind that one, and want the next ticket
---   6  the longest wait that is of use to any of them, or -1
---   7  tokens spent without asking since the last exchange
---   8  attempts under way that the record does not know
---   9  the last attempt granted to the worker
+--   5  1: that call was refused before, and goes first
+--   6  1: more calls wait behind that one, and want the next ticket
+--   7  the longest wait that is of use to any of them, or -1
+--   8  tokens spent without asking since the last exchange
+--   9  attempts under way that the record does not know
+--   10 the last attempt granted to the worker
 --   then eight for each answer:
 --   kind, attempt, epoch, ended, age, remaining, limit, wait asked for
 
@@ -27,11 +28,13 @@ local now = time[1] * 1000000 + time[2]
 
 local second = 1000000
 local attempt_lease = 30 * second -- an attempt older than this has ended somehow
+local reach = 10 * second         -- and one older than this has reached the server
 local ticket_slack = 2 * second   -- a worker this late for its turn is gone
 local clock_slack = 5 * second    -- a clock that went back further was set
 local memory = 10                 -- seconds for which unexplained spending is remembered
 local max_probes = 8
 local max_limit = 1000000
+local front = 1000000000000       -- tickets of refused calls are so much ahead
 local max_hold = 86400 * second
 local most = 9000000000000000     -- doubles count exactly up to here
 local eps = 0.000000001
@@ -49,10 +52,12 @@ local function str(n) return string.format('%.17g', n) end
 local worker = ARGV[1]
 local rate = num(ARGV[2], 5, 0.000001, max_limit)
 local probe_every = 1.25 / rate * second -- slower than the refill
+local others_floor = 0.004 * rate
 local idle = max(memory, 4 / rate)
 
 local f = redis.call('HMGET', KEYS[1], 'epoch', 'at', 'low', 'high', 'limit', 'known', 'ended',
-  'serial', 'hold', 'others', 'probes', 'probe', 'from', 'mark', 'debt', 'learned', 'looked')
+  'serial', 'hold', 'others', 'probes', 'probe', 'from', 'mark', 'debt', 'learned', 'looked',
+  'granted', 'newest', 'newest_at', 'newest_left', 'unspent', 'trend')
 local epoch = num(f[1], 0, 0, most)   -- when this record was begun; 0: there is none
 local at = num(f[2], 0, 0, most)      -- the time of the bounds; it never goes back
 local low = num(f[3], 0, -most, most) -- bounds on the server's tokens, less the
@@ -60,7 +65,7 @@ local high = num(f[4], 0, -most, most) -- attempts that have not reached it
 local limit = num(f[5], num(ARGV[3], 100, 1, max_limit), 1, max_limit)
 local known = num(f[6], 0, 0, 1)      -- 0: the bounds say nothing, attempts are probes
 local ended = num(f[7], 0, 0, most)   -- attempts ended that may have spent a token
-local serial = num(f[8], 0, 0, most)  -- the last number given to a ticket or an attempt
+local serial = num(f[8], 0, 0, most)  -- the last ticket
 local hold = num(f[9], 0, 0, most)    -- nobody sends before
 local others = num(f[10], 0, 0, 0.9 * rate) -- unexplained spending a second
 local probes = num(f[11], 0, 0, max_probes) -- probes under way
@@ -68,18 +73,24 @@ local probe = num(f[12], 0, 0, most)  -- the earliest next probe
 local from = num(f[13], 0, 0, most)   -- when probing began
 local mark = num(f[14], 0, 0, most)   -- attempts up to this one are too old to tell
 local debt = num(f[15], 0, 0, max_limit) -- what the first answer cannot have seen
-local learned = num(f[16], 0, 0, most) -- the serial when the first answer came
+local learned = num(f[16], 0, 0, most) -- the last attempt when the first answer came
 local looked = num(f[17], 0, 0, most) -- by when all who waited for it have looked
+local attempts = num(f[18], 0, 0, most) -- how many were granted; it names the last one
+local newest = num(f[19], 0, 0, most) -- the last attempt of which an answer told
+local newest_at = num(f[20], 0, 0, most) -- when it was sent
+local newest_left = num(f[21], 0, 0, max_limit) -- and what remained then
+local unspent = num(f[22], 0, 0, most) -- attempts since then that cost nothing
+local trend = num(f[23], 0, -most, most) -- spending a second that answer after answer leaves unexplained
 
 local function look() return max(probe_every, (now - from) / 2) end
 
 local function learn()
-  known, debt, learned, looked = 1, 0, serial, now + look()
+  known, debt, learned, looked = 1, 0, attempts, now + look()
 end
 
 local function forget()
-  known, low, high, others, probes = 0, 0, limit, 0, 0
-  probe, from, mark = now, now, serial
+  known, low, high, others, trend, probes = 0, 0, limit, 0, 0, 0
+  probe, from, mark = now, now, attempts
 end
 
 if epoch == 0 or now < at - clock_slack then
@@ -89,6 +100,7 @@ if epoch == 0 or now < at - clock_slack then
   if epoch > 0 then held = min(max(hold - at, 0), max_hold) end
   redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
   epoch, at, hold, ended, serial, debt = now, now, now + held, 0, 0, 0
+  attempts, newest = 0, 0
   forget()
 end
 now = max(now, at)
@@ -105,19 +117,22 @@ for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', str(now))) do
 end
 local flying = redis.call('ZCARD', KEYS[4])
 
+-- What has not reached the server cannot have been spent, so as much of the
+-- bucket's capacity is not there for others. An attempt reaches it in time.
 local function bound()
   high = min(high, limit)
-  low = min(low, limit - flying, high)
+  low = min(low, limit - redis.call('ZCOUNT', KEYS[4], '(' .. str(now - reach), '+inf'), high)
 end
 
 low = low + passed * (rate - others)
 high = high + passed * rate
 others = others * max(0, 1 - passed / memory)
+trend = trend * max(0, 1 - passed / memory)
 if known == 1 and passed > idle then forget() end
 if known == 0 and probes >= max_probes and now - probe > attempt_lease then probes = 0 end
 bound()
 
-for i = 10, #ARGV - 7, 8 do
+for i = 11, #ARGV - 7, 8 do
   local kind = ARGV[i]
   local attempt = num(ARGV[i + 1], 0, 0, most)
   local same = num(ARGV[i + 2], 0, 0, most) == epoch
@@ -131,7 +146,7 @@ for i = 10, #ARGV - 7, 8 do
   if reported >= 1 then limit = reported end
 
   if kind == 'refused' then
-    if found then low, high = low + 1, high + 1 end
+    if found then low, high, unspent = low + 1, high + 1, unspent + 1 end
     if known == 1 then
       others = min(0.9 * rate, others + max(0, low - 1 - rate * age) / memory)
       low = min(low, 0)
@@ -142,7 +157,7 @@ for i = 10, #ARGV - 7, 8 do
     high = min(high, 1 + rate * age)
     hold = max(hold, now + num(ARGV[i + 7], second, 0, max_hold))
   elseif kind == 'unspent' then
-    if found then low, high = low + 1, high + 1 end
+    if found then low, high, unspent = low + 1, high + 1, unspent + 1 end
   elseif kind == 'blocked' then
     if found then high, ended = high + 1, ended + 1 end
     low = min(low, 0)
@@ -150,6 +165,15 @@ for i = 10, #ARGV - 7, 8 do
     local after = flying + ended - num(ARGV[i + 3], ended, 0, ended)
     if found then ended = ended + 1 end
     local remaining = num(ARGV[i + 5], 0, 0, limit)
+    if same and attempt > newest then
+      local sent = now - age * second
+      if known == 1 and newest > 0 then
+        local expected = min(limit, newest_left + rate * (sent - newest_at) / second)
+          - (attempt - newest) + unspent
+        trend = trend + (expected - remaining) / memory
+      end
+      newest, newest_at, newest_left, unspent = attempt, sent, remaining, 0
+    end
     local bottom, top = remaining - after, remaining + 1 + rate * age
     if not same or (known == 0 and attempt <= mark) then
       -- too old to tell
@@ -171,13 +195,18 @@ for i = 10, #ARGV - 7, 8 do
   bound()
 end
 
-local spent = num(ARGV[7], 0, 0, max_limit)
-local unseen = num(ARGV[8], 0, 0, max_limit)
+local spent = num(ARGV[8], 0, 0, max_limit)
+local unseen = num(ARGV[9], 0, 0, max_limit)
 if known == 1 then low = low - spent else debt = min(debt + unseen, max_limit) end
 
-local served = num(ARGV[9], 0, 0, most)
-local need = 1 + min(2 + min(8, 4 * others), (limit - 1) / 2) -- the token and the reserve
-local refill = rate - others
+local served = num(ARGV[10], 0, 0, most)
+-- The bounds prove that others spend, but only what exceeds their width. Once
+-- proved, how much is better told by what answers miss one after the other,
+-- whose errors cancel out.
+local spending = others
+if others > others_floor then spending = min(0.9 * rate, max(others, trend)) end
+local need = 1 + min(2 + min(8, 4 * spending), (limit - 1) / 2) -- the token and the reserve
+local refill = rate - spending
 
 -- turn returns how long a ticket with so many before it must wait before it is
 -- asked about again, and when it is not positive, how long after the grant the
@@ -186,7 +215,9 @@ local refill = rate - others
 local function turn(ahead)
   if known == 1 then
     local short = (need + ahead - low) / refill * second
-    local wait = max(hold - now, short - second / refill - 1)
+    local wait = short - second / refill - 1
+    if spending > others_floor then wait = min(wait, memory / 2 * second) end -- it may fall
+    wait = max(hold - now, wait)
     -- Who is served already waits for those who do not know yet that they can be.
     if served > learned and ahead > 0 then wait = max(wait, looked - now) end
     return wait, max(short, 0)
@@ -201,25 +232,28 @@ local function drop()
   redis.call('ZREM', KEYS[3], worker)
 end
 
-local function place()
-  local rank = redis.call('ZRANK', KEYS[2], worker)
-  if rank then return rank end
-  serial = serial + 1
-  redis.call('ZADD', KEYS[2], str(serial), worker)
-  return redis.call('ZCARD', KEYS[2]) - 1
+local function place(first)
+  local score = tonumber(redis.call('ZSCORE', KEYS[2], worker) or nil)
+  if not score then
+    serial = serial + 1
+    score = serial
+    redis.call('ZADD', KEYS[2], str(score), worker)
+  end
+  if first and score > 0 then redis.call('ZADD', KEYS[2], str(score - front), worker) end
+  return redis.call('ZRANK', KEYS[2], worker)
 end
 
 local granted, attempt, snapshot, probing, delay = 0, 0, 0, 0, 0
 local ticket, ahead, wait, least = 0, 0, 0, 0
 if ARGV[4] == '1' then
   ticket = 1
-  ahead = place()
+  ahead = place(ARGV[5] == '1')
   wait, delay = turn(ahead)
   if wait <= 0 then
     drop()
-    serial = serial + 1
-    granted, attempt, snapshot, probing = 1, serial, ended, 1 - known
-    served = serial
+    attempts = attempts + 1
+    granted, attempt, snapshot, probing = 1, attempts, ended, 1 - known
+    served = attempts
     delay = math.ceil(delay)
     redis.call('ZADD', KEYS[4], str(now + delay), str(attempt))
     flying = flying + 1
@@ -227,9 +261,9 @@ if ARGV[4] == '1' then
     bound()
     if known == 0 then probes, probe = probes + 1, now + probe_every end
     ticket = 0
-    if ARGV[5] == '1' then
+    if ARGV[6] == '1' then
       ticket = 1
-      ahead = place()
+      ahead = place(false)
       wait = turn(ahead)
     end
   end
@@ -239,7 +273,7 @@ if ticket == 1 then
   least = hold - now
   if known == 1 then least = max(least, (1 + ahead - high) / rate * second) end
   least = math.ceil(max(least, 0))
-  local budget = num(ARGV[6], -1, -1, most)
+  local budget = num(ARGV[7], -1, -1, most)
   if budget >= 0 and least > budget then
     ticket = 0
   else
@@ -251,7 +285,9 @@ if ticket == 0 then drop() end
 redis.call('HSET', KEYS[1], 'epoch', str(epoch), 'at', str(at), 'low', str(low), 'high', str(high),
   'limit', str(limit), 'known', str(known), 'ended', str(ended), 'serial', str(serial),
   'hold', str(hold), 'others', str(others), 'probes', str(probes), 'probe', str(probe),
-  'from', str(from), 'mark', str(mark), 'debt', str(debt), 'learned', str(learned), 'looked', str(looked))
+  'from', str(from), 'mark', str(mark), 'debt', str(debt), 'learned', str(learned), 'looked', str(looked),
+  'granted', str(attempts), 'newest', str(newest), 'newest_at', str(newest_at),
+  'newest_left', str(newest_left), 'unspent', str(unspent), 'trend', str(trend))
 -- What is kept beyond its use is harmless: it counts as not known.
 local keep = string.format('%d', math.ceil((max(hold - now, 0) + 600 * second) / 1000))
 for i = 1, 4 do redis.call('PEXPIRE', KEYS[i], keep) end

@@ -123,6 +123,7 @@ type Limiter struct {
 	local    *brellium.AdaptiveLimiter
 	deferred time.Duration
 	ride     time.Duration
+	pause    time.Duration // awayPause
 
 	mu      sync.Mutex
 	waiters list.List // of *waiter; refused ones in front, else as they came
@@ -256,6 +257,7 @@ func newLimiter(options LimiterOptions) (*Limiter, error) {
 		local:    local,
 		deferred: min(maxDefer, token/2),
 		ride:     min(maxRide, 5*token),
+		pause:    awayPause,
 		recalls:  make(map[*waiter]context.CancelFunc),
 	}, nil
 }
@@ -546,6 +548,9 @@ func (l *Limiter) start(now time.Time) {
 	if l.away {
 		f.request.unseen += l.localInFlight
 	}
+	if f.request.ask {
+		f.request.front = l.waiters.Front().Value.(*waiter).front
+	}
 	if f.request.ask && l.undated == 0 {
 		f.request.budget = 0
 		for e := l.waiters.Front(); e != nil; e = e.Next() {
@@ -630,7 +635,7 @@ func (l *Limiter) goAway(err error, now time.Time) {
 		l.away = true
 		l.notices = append(l.notices, l.cause)
 	}
-	l.retryAt = now.Add(awayPause)
+	l.retryAt = now.Add(l.pause)
 	l.ticket = false
 	for e := l.waiters.Front(); e != nil; e = l.waiters.Front() {
 		w := e.Value.(*waiter)

@@ -16,14 +16,14 @@ type model struct {
 	mu      sync.Mutex
 	latency time.Duration // of one exchange, half of it each way
 
-	epoch, at, low, high, limit     float64
-	known                           bool
-	ended, serial, hold, others     float64
-	probes, probe, from, mark, debt float64
-	learned, looked                 float64
-	tickets                         []ticket
-	attempts                        []underWay
-	exchanges                       int
+	epoch, at, low, high, limit                                           float64
+	known                                                                 bool
+	ended, serial, hold, others                                           float64
+	probes, probe, from, mark, debt                                       float64
+	newest, newestAt, newestLeft, unspent, trend, grants, learned, looked float64
+	tickets                                                               []ticket
+	attempts                                                              []underWay
+	exchanges                                                             int
 }
 
 type ticket struct {
@@ -64,8 +64,8 @@ func (m *model) step(now float64, q *request) reply {
 	m.others = min(m.others, 0.9*rate)
 	look := func() float64 { return max(probeEvery, (now-m.from)/2) }
 	forget := func() {
-		m.known, m.low, m.high, m.others, m.probes = false, 0, m.limit, 0, 0
-		m.probe, m.from, m.mark = now, now, m.serial
+		m.known, m.low, m.high, m.others, m.trend, m.probes = false, 0, m.limit, 0, 0, 0
+		m.probe, m.from, m.mark = now, now, m.grants
 	}
 	if m.epoch == 0 || now < m.at-5*modelSecond {
 		held := 0.0
@@ -75,6 +75,7 @@ func (m *model) step(now float64, q *request) reply {
 		m.tickets, m.attempts = nil, nil
 		m.epoch, m.at, m.hold = now, now, now+held
 		m.ended, m.serial, m.debt = 0, 0, 0
+		m.grants, m.newest = 0, 0
 		forget()
 	}
 	now = max(now, m.at)
@@ -90,11 +91,18 @@ func (m *model) step(now float64, q *request) reply {
 
 	bound := func() {
 		m.high = min(m.high, m.limit)
-		m.low = min(m.low, m.limit-float64(len(m.attempts)), m.high)
+		onTheWay := 0.0
+		for _, u := range m.attempts {
+			if u.sent > now-10*modelSecond {
+				onTheWay++
+			}
+		}
+		m.low = min(m.low, m.limit-onTheWay, m.high)
 	}
 	m.low += float64(passed * (rate - m.others))
 	m.high += float64(passed * rate)
 	m.others *= max(0, 1-passed/10)
+	m.trend *= max(0, 1-passed/10)
 	if m.known && passed > idle {
 		forget()
 	}
@@ -114,12 +122,20 @@ func (m *model) step(now float64, q *request) reply {
 	}
 
 	served := float64(q.served)
-	need := 1 + min(2+min(8, 4*m.others), (m.limit-1)/2)
-	refill := rate - m.others
+	others := m.others
+	if others > 0.004*rate {
+		others = min(0.9*rate, max(others, m.trend))
+	}
+	need := 1 + min(2+min(8, 4*others), (m.limit-1)/2)
+	refill := rate - others
 	turn := func(ahead float64) (wait, delay float64) {
 		if m.known {
 			short := (need + ahead - m.low) / refill * modelSecond
-			wait = max(m.hold-now, short-modelSecond/refill-1)
+			wait = short - modelSecond/refill - 1
+			if others > 0.004*rate {
+				wait = min(wait, 5*modelSecond)
+			}
+			wait = max(m.hold-now, wait)
 			if served > m.learned && ahead > 0 {
 				wait = max(wait, m.looked-now)
 			}
@@ -136,16 +152,16 @@ func (m *model) step(now float64, q *request) reply {
 	var ahead, wait, delay float64
 	if q.ask {
 		r.ticket = true
-		ahead = m.place(q.worker)
+		ahead = m.place(q.worker, q.front)
 		wait, delay = turn(ahead)
 		if wait <= 0 {
 			m.drop(q.worker)
-			m.serial++
-			r.granted, r.attempt, r.ended, r.probing = true, int64(m.serial), int64(m.ended), !m.known
+			m.grants++
+			r.granted, r.attempt, r.ended, r.probing = true, int64(m.grants), int64(m.ended), !m.known
 			delay = math.Ceil(delay)
-			served = m.serial
+			served = m.grants
 			r.delay = micros(int64(delay))
-			m.attempts = append(m.attempts, underWay{m.serial, now + delay})
+			m.attempts = append(m.attempts, underWay{m.grants, now + delay})
 			m.low--
 			m.high--
 			bound()
@@ -155,7 +171,7 @@ func (m *model) step(now float64, q *request) reply {
 			}
 			r.ticket = q.more
 			if q.more {
-				ahead = m.place(q.worker)
+				ahead = m.place(q.worker, false)
 				wait, _ = turn(ahead)
 			}
 		}
@@ -190,7 +206,7 @@ func (m *model) step(now float64, q *request) reply {
 func (m *model) apply(now, rate float64, look func() float64, a answer, age float64) {
 	attempt := float64(a.attempt)
 	same := float64(a.epoch) == m.epoch
-	learn := func() { m.known, m.debt, m.learned, m.looked = true, 0, m.serial, now+look() }
+	learn := func() { m.known, m.debt, m.learned, m.looked = true, 0, m.grants, now+look() }
 	found := false
 	if same {
 		if i := slices.IndexFunc(m.attempts, func(u underWay) bool { return u.attempt == attempt }); i >= 0 {
@@ -207,6 +223,7 @@ func (m *model) apply(now, rate float64, look func() float64, a answer, age floa
 	switch a.kind {
 	case kindRefused:
 		if found {
+			m.unspent++
 			m.low++
 			m.high++
 		}
@@ -221,6 +238,7 @@ func (m *model) apply(now, rate float64, look func() float64, a answer, age floa
 		m.hold = max(m.hold, now+min(float64(a.hold.Microseconds()), 86400*modelSecond))
 	case kindUnspent:
 		if found {
+			m.unspent++
 			m.low++
 			m.high++
 		}
@@ -236,6 +254,14 @@ func (m *model) apply(now, rate float64, look func() float64, a answer, age floa
 			m.ended++
 		}
 		remaining := min(max(float64(a.remaining), 0), m.limit)
+		if same && attempt > m.newest {
+			sent := now - float64(age*modelSecond)
+			if m.known && m.newest > 0 {
+				expected := min(m.limit, m.newestLeft+float64(rate*(sent-m.newestAt))/modelSecond) - (attempt - m.newest) + m.unspent
+				m.trend += (expected - remaining) / 10
+			}
+			m.newest, m.newestAt, m.newestLeft, m.unspent = attempt, sent, remaining, 0
+		}
 		bottom, top := remaining-after, remaining+1+float64(rate*age)
 		switch {
 		case !same || !m.known && attempt <= m.mark:
@@ -262,23 +288,21 @@ func (m *model) apply(now, rate float64, look func() float64, a answer, age floa
 
 // place returns how many tickets are before the worker's, which it draws where
 // there is none.
-func (m *model) place(worker string) float64 {
-	i := slices.IndexFunc(m.tickets, func(t ticket) bool { return t.worker == worker })
+func (m *model) place(worker string, front bool) float64 {
+	find := func(t ticket) bool { return t.worker == worker }
+	i := slices.IndexFunc(m.tickets, find)
 	if i < 0 {
-		i = len(m.tickets)
 		m.serial++
 		m.tickets = append(m.tickets, ticket{worker: worker, serial: m.serial})
+		i = len(m.tickets) - 1
 	}
-	return float64(i)
+	if front && m.tickets[i].serial > 0 {
+		m.tickets[i].serial -= 1e12
+	}
+	slices.SortFunc(m.tickets, func(a, b ticket) int { return cmp.Compare(a.serial, b.serial) })
+	return float64(slices.IndexFunc(m.tickets, find))
 }
 
 func (m *model) drop(worker string) {
 	m.tickets = slices.DeleteFunc(m.tickets, func(t ticket) bool { return t.worker == worker })
-}
-
-// sorted returns the attempts in the order of the script's set.
-func (m *model) sorted() []underWay {
-	s := slices.Clone(m.attempts)
-	slices.SortFunc(s, func(a, b underWay) int { return cmp.Compare(a.attempt, b.attempt) })
-	return s
 }

@@ -26,6 +26,9 @@ type fleet struct {
 	seed                        uint64
 	median, p99                 time.Duration
 	toStore                     time.Duration // round trip to the store
+	stranger                    float64       // requests a second of somebody else
+	limit                       int           // of the server, where it is not the documented one
+	rate                        float64
 }
 
 // outcome is what a fleet came to.
@@ -34,6 +37,7 @@ type outcome struct {
 	calls, permits             int
 	ratio                      float64 // time taken over the lower bound
 	fairness                   float64 // Jain's index over windows of 30 s, all workers active
+	stranger, strangerRefused  int
 }
 
 func lognormal(median, p99 time.Duration) func(*rand.Rand) time.Duration {
@@ -53,6 +57,27 @@ func (f fleet) run(t *testing.T) (o outcome) {
 		var limiters []*Limiter
 		begin := time.Now()
 		done := make([][]time.Duration, f.workers)
+		if f.limit > 0 {
+			emu.SetRateLimit(f.limit, f.rate)
+		}
+		stop := make(chan struct{})
+		var strangers sync.WaitGroup
+		if f.stranger > 0 {
+			strangers.Go(func() {
+				r := rand.New(rand.NewPCG(f.seed, 3))
+				for {
+					select {
+					case <-time.After(time.Duration(r.ExpFloat64() / f.stranger * float64(time.Second))):
+					case <-stop:
+						return
+					}
+					o.stranger++
+					if !emu.Spend() {
+						o.strangerRefused++
+					}
+				}
+			})
+		}
 		var mu sync.Mutex
 		var wg sync.WaitGroup
 		for i := range f.workers {
@@ -82,6 +107,8 @@ func (f fleet) run(t *testing.T) (o outcome) {
 			}
 		}
 		wg.Wait()
+		close(stop)
+		strangers.Wait()
 		took := time.Since(begin)
 		for _, r := range emu.Requests(brelliumtest.OpAuditRetrieve) {
 			if r.Status == http.StatusTooManyRequests {
@@ -137,11 +164,10 @@ func TestFleetKeepsTheLimitWithoutRefusalAndSharesEqually(t *testing.T) {
 	for _, workers := range []int{1, 5, 20, 50} {
 		for _, level := range []float64{100, 0} {
 			t.Run(fmt.Sprintf("%d workers, %v tokens", workers, level), func(t *testing.T) {
-				for seed := range uint64(3) {
-					o := fleet{workers: workers, calls: 1000, concurrency: []int{4, 1, 8}[seed], level: level, seed: seed,
+				for seed := range uint64(2) {
+					o := fleet{workers: workers, calls: 1000, concurrency: []int{8, 1}[seed], level: level, seed: seed,
 						median: 80 * time.Millisecond, p99: 400 * time.Millisecond, toStore: time.Millisecond}.run(t)
-					t.Logf("T/LB %.4f, %d refusals, Jain %.4f, %.2f round trips a call",
-						o.ratio, o.refused, o.fairness, float64(o.exchanges)/float64(o.calls))
+					o.log(t)
 					assert.Zero(t, o.failed)
 					if level > 0 {
 						assert.Zero(t, o.refused)
@@ -157,4 +183,68 @@ func TestFleetKeepsTheLimitWithoutRefusalAndSharesEqually(t *testing.T) {
 			})
 		}
 	}
+}
+
+var (
+	near = fleet{workers: 5, calls: 1000, concurrency: 4, level: 100,
+		median: 80 * time.Millisecond, p99: 400 * time.Millisecond, toStore: time.Millisecond}
+	far = fleet{workers: 5, calls: 1000, concurrency: 64, level: 100,
+		median: 500 * time.Millisecond, p99: 1500 * time.Millisecond, toStore: 20 * time.Millisecond}
+)
+
+func (o outcome) log(t *testing.T) {
+	t.Logf("T/LB %.4f, %d refusals, Jain %.4f, %.2f round trips a call; of %d requests of the stranger %d refused",
+		o.ratio, o.refused, o.fairness, float64(o.exchanges)/float64(o.calls), o.stranger, o.strangerRefused)
+}
+
+func TestLongRoundTripsCauseNoRefusal(t *testing.T) {
+	for _, workers := range []int{1, 5} {
+		f := far
+		f.workers = workers
+		o := f.run(t)
+		o.log(t)
+		assert.Zero(t, o.failed)
+		assert.Zero(t, o.refused)
+		assert.LessOrEqual(t, o.ratio, 1.02, "the first answer is waited for, and the last")
+		assert.LessOrEqual(t, o.exchanges, 2*o.permits)
+	}
+}
+
+func TestStrangerIsSeenAndGivenWayTo(t *testing.T) {
+	for _, workers := range []int{5, 20} {
+		f := near
+		f.workers, f.stranger, f.seed = workers, 2, 1
+		o := f.run(t)
+		o.log(t)
+		assert.Zero(t, o.failed)
+		assert.LessOrEqual(t, o.refused, 10, "1 %%")
+		assert.LessOrEqual(t, float64(o.strangerRefused), 0.02*float64(o.stranger))
+		assert.LessOrEqual(t, o.ratio*(5-2)/5, 1.05)
+		assert.GreaterOrEqual(t, o.fairness, 0.9)
+	}
+}
+
+func TestNoCallIsLostBesideAStrangerWhoTakesNearlyAll(t *testing.T) {
+	f := near
+	f.calls, f.stranger = 300, 4.5
+	o := f.run(t)
+	o.log(t)
+	assert.Zero(t, o.failed)
+}
+
+func TestLimitIsFollowedWhereItIsNotTheDocumentedOne(t *testing.T) {
+	half, double := near, near
+	half.limit, half.rate, half.level = 50, 2.5, 50
+	o := half.run(t)
+	o.log(t)
+	assert.Zero(t, o.failed)
+	assert.LessOrEqual(t, o.refused, 8)
+	assert.LessOrEqual(t, o.ratio/2, 1.1)
+
+	double.limit, double.rate = 200, 10
+	o = double.run(t)
+	o.log(t)
+	assert.Zero(t, o.failed)
+	assert.Zero(t, o.refused)
+	assert.LessOrEqual(t, o.ratio*2, 1.03)
 }

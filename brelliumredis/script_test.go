@@ -78,7 +78,8 @@ func (s *timedStore) dump(t testing.TB) string {
 }
 
 var fields = []string{"epoch", "at", "low", "high", "limit", "known", "ended", "serial",
-	"hold", "others", "probes", "probe", "from", "mark", "debt", "learned", "looked"}
+	"hold", "others", "probes", "probe", "from", "mark", "debt", "learned", "looked",
+	"granted", "newest", "newest_at", "newest_left", "unspent", "trend"}
 
 func (m *model) dump() string {
 	known := 0.0
@@ -87,7 +88,8 @@ func (m *model) dump() string {
 	}
 	var b strings.Builder
 	for i, v := range []float64{m.epoch, m.at, m.low, m.high, m.limit, known, m.ended, m.serial,
-		m.hold, m.others, m.probes, m.probe, m.from, m.mark, m.debt, m.learned, m.looked} {
+		m.hold, m.others, m.probes, m.probe, m.from, m.mark, m.debt, m.learned, m.looked,
+		m.grants, m.newest, m.newestAt, m.newestLeft, m.unspent, m.trend} {
 		fmt.Fprintln(&b, fields[i], v)
 	}
 	for _, t := range m.tickets {
@@ -129,6 +131,7 @@ func (h *history) next() *request {
 		rate:   []float64{5, 5, 5, 200, 0.3, 7.25}[r.IntN(6)],
 		limit:  []int{100, 100, 20, 1, 3}[r.IntN(5)],
 		ask:    r.IntN(4) > 0,
+		front:  r.IntN(6) == 0,
 		more:   r.IntN(2) == 0,
 		budget: -1,
 		now:    time.UnixMicro(h.now),
@@ -195,5 +198,345 @@ func TestScriptAgreesWithModel(t *testing.T) {
 			}
 			require.Greater(t, granted, 20)
 		}
+	})
+}
+
+// asker asks one store as one worker after the other.
+type asker struct {
+	t testing.TB
+	s *timedStore
+}
+
+func (a asker) ask(worker string, change ...func(*request)) reply {
+	q := &request{worker: worker, rate: 5, limit: 100, ask: true, budget: -1, now: time.UnixMicro(a.s.now)}
+	for _, c := range change {
+		c(q)
+	}
+	r, err := a.s.exchange(context.Background(), q)
+	require.NoError(a.t, err)
+	return r
+}
+
+func quiet(q *request) { q.ask = false }
+
+// answered says that an attempt was allowed, and what remained.
+func answered(r reply, remaining, limit int) func(*request) {
+	return func(q *request) {
+		q.answers = append(q.answers, answer{kind: kindSpent, attempt: r.attempt, epoch: r.epoch, ended: r.ended,
+			sent: q.now.Add(-100 * time.Millisecond), remaining: remaining, limit: limit})
+	}
+}
+
+func (a asker) pass(d time.Duration) { a.s.now += d.Microseconds() }
+
+// drain asks until nothing is granted, and returns how many were.
+func (a asker) drain(worker string) (n int) {
+	for a.ask(worker).granted {
+		n++
+		require.Less(a.t, n, 1000)
+	}
+	a.ask(worker, quiet)
+	return n
+}
+
+func (a asker) field(name string) float64 {
+	f, err := a.s.rdb.HGet(context.Background(), a.s.keys[0], name).Float64()
+	require.NoError(a.t, err)
+	return f
+}
+
+func eachAsker(t *testing.T, test func(t *testing.T, a asker)) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		s := newTimedStore(t, b.client(t))
+		s.now = 1_800_000_000_000_000
+		test(t, asker{t, s})
+	})
+}
+
+// zeromicro/go-zero#4072
+func TestLateMessageDoesNotMoveTheClockBack(t *testing.T) {
+	eachAsker(t, func(t *testing.T, a asker) {
+		begin := a.s.now
+		first := a.ask("one")
+		a.pass(time.Second) // T=1
+		a.ask("one", quiet, answered(first, 4, 5))
+		a.s.now = begin + 11e6
+		granted := a.drain("one")
+		require.Positive(t, granted)
+		at, low := a.field("at"), a.field("low")
+
+		a.s.now = begin + 10e6
+		require.False(t, a.ask("late").granted)
+		a.ask("late", quiet)
+		require.Equal(t, at, a.field("at"))
+		require.Equal(t, low, a.field("low"))
+
+		a.s.now = begin + 11e6
+		require.Zero(t, a.drain("one"), "the same second is not refilled twice")
+		require.Equal(t, low, a.field("low"))
+	})
+}
+
+func TestClockThatWasSetBackStartsTheRecordAnew(t *testing.T) {
+	eachAsker(t, func(t *testing.T, a asker) {
+		first := a.ask("one")
+		a.ask("one", quiet, answered(first, 99, 100), func(q *request) {
+			q.answers = append(q.answers, answer{kind: kindRefused, hold: time.Minute, sent: q.now})
+		})
+		a.pass(-3 * time.Hour)
+		r := a.ask("one")
+		require.False(t, r.granted)
+		require.Equal(t, time.Minute, r.held, "what was asked to be waited for is waited for")
+		require.NotEqual(t, first.epoch, r.epoch)
+		a.pass(time.Minute)
+		require.True(t, a.ask("one").probing)
+	})
+}
+
+func TestUnknownBucketIsProbed(t *testing.T) {
+	lose := map[string]func(a asker){
+		"expired": func(a asker) {
+			for _, key := range a.s.keys {
+				ttl := a.s.rdb.PTTL(context.Background(), key).Val()
+				require.LessOrEqual(a.t, ttl, 10*time.Minute)
+				require.NoError(a.t, a.s.rdb.Del(context.Background(), key).Err())
+			}
+		},
+		"flushed": func(a asker) { require.NoError(a.t, a.s.rdb.FlushAll(context.Background()).Err()) },
+		"idle":    func(a asker) { a.pass(11 * time.Second) },
+	}
+	for name, lose := range lose {
+		t.Run(name, func(t *testing.T) {
+			eachAsker(t, func(t *testing.T, a asker) {
+				first := a.ask("one")
+				a.ask("one", quiet, answered(first, 99, 100))
+				require.Greater(t, a.drain("one"), 90)
+				for _, key := range a.s.keys[:1] {
+					require.Positive(t, a.s.rdb.PTTL(context.Background(), key).Val(), "every key expires")
+				}
+				lose(a)
+				under := a.s.rdb.ZCard(context.Background(), a.s.keys[3]).Val()
+				require.Equal(t, 1, a.drain("one"), "no full bucket")
+				a.pass(250 * time.Millisecond)
+				require.Equal(t, 1, a.drain("two"))
+				for range 20 {
+					a.pass(250 * time.Millisecond)
+					a.drain("three")
+				}
+				require.LessOrEqual(t, a.s.rdb.ZCard(context.Background(), a.s.keys[3]).Val(), under+8)
+				require.Zero(t, a.drain("four"), "eight at most are under way")
+			})
+		})
+	}
+}
+
+func TestRefusalHoldsEverybodyBack(t *testing.T) {
+	eachAsker(t, func(t *testing.T, a asker) {
+		first := a.ask("one")
+		a.ask("one", quiet, answered(first, 99, 100))
+		second := a.ask("one")
+		a.ask("one", quiet, func(q *request) {
+			q.answers = []answer{{kind: kindRefused, attempt: second.attempt, epoch: second.epoch, sent: q.now, hold: 3 * time.Second}}
+		})
+		r := a.ask("two")
+		require.False(t, r.granted)
+		require.GreaterOrEqual(t, r.wait, 3*time.Second)
+		a.pass(3*time.Second - time.Millisecond)
+		require.False(t, a.ask("two").granted)
+		for range 10 {
+			r = a.ask("two")
+			if r.granted {
+				return
+			}
+			a.pass(r.wait)
+		}
+		require.Fail(t, "the hold does not end")
+	})
+}
+
+// known makes the record know that nothing but the reserve is left.
+func (a asker) empty() {
+	first := a.ask("first")
+	a.ask("first", quiet, answered(first, 2, 100))
+}
+
+func TestWorkersTakeTurnsAndTheWaitIsExact(t *testing.T) {
+	eachAsker(t, func(t *testing.T, a asker) {
+		a.empty()
+		a.drain("first")
+		waits := make(map[string]time.Duration)
+		for i, worker := range []string{"a", "b", "c", "d"} {
+			r := a.ask(worker)
+			require.Equal(t, i, r.ahead)
+			require.False(t, r.granted)
+			waits[worker] = r.wait
+		}
+		require.InDelta(t, 0.2, (waits["d"] - waits["c"]).Seconds(), 1e-5)
+		start := a.s.now
+		// The last asks when its time has come. That the others are late does
+		// not hold it up, and their tokens are theirs all the same.
+		a.s.now = start + waits["d"].Microseconds()
+		for _, worker := range []string{"d", "c", "b", "a"} {
+			require.True(t, a.ask(worker).granted, worker)
+		}
+		require.False(t, a.ask("a").granted)
+	})
+}
+
+func TestDeadWorkersTicketHoldsNobodyUp(t *testing.T) {
+	eachAsker(t, func(t *testing.T, a asker) {
+		a.empty()
+		a.drain("first")
+		require.False(t, a.ask("dead").granted)
+		r := a.ask("alive")
+		require.Equal(t, 1, r.ahead)
+		a.pass(r.wait)
+		require.True(t, a.ask("alive").granted, "one token of the dead is kept, no more")
+		a.pass(3 * time.Second)
+		require.Zero(t, a.ask("alive").ahead, "its ticket has ended")
+	})
+}
+
+func TestDeadWorkersAttemptsHoldNobodyUp(t *testing.T) {
+	eachAsker(t, func(t *testing.T, a asker) {
+		first := a.ask("first")
+		a.ask("first", quiet, answered(first, 99, 100))
+		granted := 0
+		for a.ask("dead").granted { // it dies with the whole bucket on the way
+			granted++
+		}
+		require.Greater(t, granted, 90)
+		a.pass(11 * time.Second) // by when all has reached the server
+		require.True(t, a.ask("alive").granted)
+		for range 20 {
+			a.pass(time.Second)
+			a.ask("alive")
+		}
+		require.LessOrEqual(t, a.s.rdb.ZCard(context.Background(), a.s.keys[3]).Val(), int64(21), "its attempts have ended")
+	})
+}
+
+func TestRefusedCallsTicketGoesFirst(t *testing.T) {
+	eachAsker(t, func(t *testing.T, a asker) {
+		a.empty()
+		a.drain("first")
+		for i, worker := range []string{"a", "b", "c"} {
+			require.Equal(t, i, a.ask(worker).ahead)
+		}
+		front := func(q *request) { q.front = true }
+		require.Zero(t, a.ask("d", front).ahead)
+		require.Zero(t, a.ask("d", front).ahead)
+		require.Zero(t, a.ask("c", front).ahead, "those in front keep the order of their tickets")
+		require.Equal(t, 1, a.ask("d", front).ahead)
+		require.Equal(t, 2, a.ask("a").ahead)
+	})
+}
+
+func TestWaitThatIsOfNoUseTakesNothing(t *testing.T) {
+	eachAsker(t, func(t *testing.T, a asker) {
+		a.empty()
+		a.drain("first")
+		for i := range 4 {
+			require.False(t, a.ask(strconv.Itoa(i)).granted)
+		}
+		before := a.s.dump(t)
+		r := a.ask("one", func(q *request) { q.budget = 10 * time.Millisecond })
+		require.False(t, r.granted)
+		require.False(t, r.ticket)
+		require.Greater(t, r.least, 10*time.Millisecond)
+		after := a.s.dump(t)
+		require.Equal(t, strings.Replace(before, "serial 7", "serial 8", 1), after)
+	})
+}
+
+// Tokens that a worker spent while Redis was away are gone, and attempts that
+// were under way when the record was lost may still arrive.
+func TestWhatWasSpentWithoutAskingCounts(t *testing.T) {
+	eachAsker(t, func(t *testing.T, a asker) {
+		first := a.ask("one", func(q *request) { q.unseen = 7 })
+		a.ask("one", quiet, answered(first, 99, 100))
+		require.InDelta(t, 92, a.field("low"), 1)
+		a.ask("one", quiet, func(q *request) { q.spent = 30 })
+		require.InDelta(t, 62, a.field("low"), 1)
+	})
+}
+
+func TestRecordOfAnotherKindIsAnErrorNotAPanic(t *testing.T) {
+	eachAsker(t, func(t *testing.T, a asker) {
+		require.NoError(t, a.s.rdb.Set(context.Background(), a.s.keys[0], "text", 0).Err())
+		_, err := a.s.exchange(context.Background(), &request{worker: "one", rate: 5, limit: 100, ask: true})
+		require.ErrorContains(t, err, "WRONGTYPE")
+	})
+}
+
+func TestAgesAreToldAndNoClock(t *testing.T) {
+	q := &request{worker: "one", rate: 5, limit: 100, now: time.Now(), answers: []answer{{kind: kindSpent}}}
+	q.answers[0].sent = q.now.Add(-80 * time.Millisecond)
+	args := fmt.Sprint(q.args()...)
+	for _, hours := range []time.Duration{-7, 9} {
+		q.now = q.now.Add(hours * time.Hour)
+		q.answers[0].sent = q.answers[0].sent.Add(hours * time.Hour)
+		require.Equal(t, args, fmt.Sprint(q.args()...))
+	}
+}
+
+// checkRecord asserts what always holds of a record.
+func (s *timedStore) checkRecord(t testing.TB) {
+	ctx := context.Background()
+	record := s.rdb.HGetAll(ctx, s.keys[0]).Val()
+	f := func(name string) float64 {
+		v, err := strconv.ParseFloat(record[name], 64)
+		require.NoError(t, err, name)
+		require.False(t, v != v, name)
+		return v
+	}
+	at := strconv.FormatFloat(f("at")-10e6, 'f', -1, 64)
+	under := float64(s.rdb.ZCount(ctx, s.keys[3], "("+at, "+inf").Val())
+	require.LessOrEqual(t, f("high"), f("limit"))
+	require.LessOrEqual(t, f("low"), f("high"))
+	require.LessOrEqual(t, f("low"), f("limit")-under)
+	require.GreaterOrEqual(t, f("limit"), 1.0)
+	require.GreaterOrEqual(t, f("others"), 0.0)
+	require.Equal(t, s.rdb.ZCard(ctx, s.keys[1]).Val(), s.rdb.ZCard(ctx, s.keys[2]).Val())
+}
+
+// Whatever is said to the script, and whatever stands in the record, it answers,
+// it leaves a record that makes sense, and it grants one attempt at the most.
+func FuzzScript(f *testing.F) {
+	f.Add("one|5|100|1|0|1|-1|0|0|0", "1800000000000000", "", "")
+	f.Add("one|5|100|1|1|1|300000|3|2|1|spent|1|1800000000000000|0|80000|99|100|0", "1800000001000000", "low", "5")
+	f.Add("one|nan|inf|1|0|1|-inf|1e999|-1|0x10|refused|1|2|3|4|5|6|1e300|blocked||||||-3|", "0", "epoch", "nan")
+	f.Add("|||1||||||", "-5", "hold", "9e99")
+	f.Add("one|5|100|1|0|0|-1|0|0|0|spent|1|1|-9|-1|1e9|1e9|0", "1799999999999999", "trend", "-1e308")
+	server := newMini(f)
+	rdb := connect(f, server.server.Addr())
+	s := newTimedStore(f, rdb)
+	f.Fuzz(func(t *testing.T, args, now, field, value string) {
+		server.server.FlushAll()
+		a := asker{t, s}
+		s.now = 1_800_000_000_000_000
+		first := a.ask("one")
+		a.ask("one", answered(first, 99, 100))
+		if field != "" {
+			require.NoError(t, rdb.HSet(context.Background(), s.keys[0], field, value).Err())
+		}
+		at, err := strconv.ParseInt(now, 10, 64)
+		if err != nil || at < 0 || at > 1<<52 {
+			return // the server's clock is none of these
+		}
+		var argv []any
+		for _, arg := range strings.SplitN(args, "|", 100) {
+			argv = append(argv, arg)
+		}
+		under := rdb.ZCard(context.Background(), s.keys[3]).Val()
+		values, err := s.script.Run(context.Background(), rdb, s.keys, append(argv, at)...).Slice()
+		require.NoError(t, err)
+		r, err := parseReply(values)
+		require.NoError(t, err)
+		if !r.granted {
+			under = max(under, 1) - 1
+		}
+		require.LessOrEqual(t, rdb.ZCard(context.Background(), s.keys[3]).Val(), under+1)
+		s.checkRecord(t)
 	})
 }

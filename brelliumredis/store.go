@@ -47,6 +47,7 @@ type request struct {
 	rate    float64
 	limit   int
 	ask     bool          // a call waits; else the worker's ticket is given up
+	front   bool          // that call was refused before
 	more    bool          // others wait behind it
 	budget  time.Duration // the longest wait that is of use, or below 0
 	spent   int           // tokens spent without asking
@@ -105,13 +106,13 @@ func (s *redisStore) exchange(ctx context.Context, q *request) (reply, error) {
 
 // args returns what the script reads.
 func (q *request) args() []any {
-	args := make([]any, 0, 9+8*len(q.answers))
+	args := make([]any, 0, 10+8*len(q.answers))
 	budget := int64(-1)
 	if q.budget >= 0 {
 		budget = q.budget.Microseconds()
 	}
 	args = append(args, q.worker, strconv.FormatFloat(q.rate, 'g', -1, 64), q.limit,
-		flag(q.ask), flag(q.more), budget, q.spent, q.unseen, q.served)
+		flag(q.ask), flag(q.front), flag(q.more), budget, q.spent, q.unseen, q.served)
 	for _, a := range q.answers {
 		age := max(q.now.Sub(a.sent), 0)
 		args = append(args, string(a.kind), a.attempt, a.epoch, a.ended,

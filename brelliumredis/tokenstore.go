@@ -58,6 +58,7 @@ type TokenStoreOptions struct {
 type TokenStore struct {
 	rdb  redis.UniversalClient
 	seal func() cipher.AEAD // a function, since a dumper cannot look inside one
+	now  func() time.Time
 }
 
 const (
@@ -89,7 +90,7 @@ func NewTokenStore(rdb redis.UniversalClient, options TokenStoreOptions) (*Token
 	if err != nil {
 		return nil, err
 	}
-	return &TokenStore{rdb: rdb, seal: func() cipher.AEAD { return aead }}, nil
+	return &TokenStore{rdb: rdb, seal: func() cipher.AEAD { return aead }, now: time.Now}, nil
 }
 
 // String describes the store without what it holds.
@@ -138,7 +139,7 @@ func (s *TokenStore) Load(ctx context.Context, key string) (*brellium.Token, err
 	if t.Expires {
 		// Without an expiry of the record (somebody removed it) the token
 		// counts as expired.
-		expiresAt = time.Now().Add(max(left.Val(), 0))
+		expiresAt = s.now().Add(max(left.Val(), 0))
 	}
 	return brellium.NewToken(t.Type, t.Value, expiresAt), nil
 }
@@ -190,7 +191,7 @@ func (l *tokenLease) Save(ctx context.Context, t *brellium.Token) error {
 	lifetime := unknownExpiry
 	expires := !t.ExpiresAt.IsZero()
 	if expires {
-		lifetime = max(time.Until(t.ExpiresAt), minLifetime)
+		lifetime = max(t.ExpiresAt.Sub(l.store.now()), minLifetime)
 	}
 	plain, err := json.Marshal(sealedToken{Type: t.Type, Value: t.Reveal(), Expires: expires})
 	if err != nil {

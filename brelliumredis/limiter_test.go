@@ -1,0 +1,711 @@
+//go:build unix
+
+package brelliumredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	brellium "github.com/brellium/brellium-go"
+	"github.com/brellium/brellium-go/brelliumtest"
+)
+
+// scaled is a bucket that drains within a second.
+var scaled = LimiterOptions{Burst: 20, PerSecond: 200, LocalBurst: 5, LocalPerSecond: 50, MaxDelay: 5 * time.Second}
+
+// notes collects what Notify is told.
+type notes struct {
+	mu  sync.Mutex
+	all []error
+}
+
+func (n *notes) add(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.all = append(n.all, err)
+}
+
+func (n *notes) list() []error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]error(nil), n.all...)
+}
+
+// crew is a number of workers of one scaled bucket, in real time: a client, a
+// limiter and a connection to Redis each.
+type crew struct {
+	t        *testing.T
+	emu      *brelliumtest.Emulator
+	notes    notes
+	limiters []*Limiter
+	clients  []*brellium.Client
+}
+
+func newCrew(t *testing.T, b backend, workers int, options LimiterOptions) *crew {
+	c := &crew{t: t, emu: brelliumtest.New(brelliumtest.WithRateLimit(scaled.Burst, scaled.PerSecond))}
+	options.Notify = c.notes.add
+	tokens := brellium.NewMemoryTokenStore()
+	for range workers {
+		l, err := NewLimiter(b.client(t), options)
+		require.NoError(t, err)
+		l.pause = 50 * time.Millisecond
+		client, err := c.emu.Client(brellium.WithRateLimiter(l), brellium.WithTokenStore(tokens))
+		require.NoError(t, err)
+		c.limiters = append(c.limiters, l)
+		c.clients = append(c.clients, client)
+	}
+	return c
+}
+
+func (c *crew) call(ctx context.Context, worker int) error {
+	_, err := c.clients[worker].Audits.Retrieve(ctx, brelliumtest.SampleAuditID)
+	return err
+}
+
+// work makes calls with every worker at once and does something at half time.
+// It returns how many calls each made: they share them as they come.
+func (c *crew) work(calls int, halfway func()) []int {
+	queue := make(chan int, calls)
+	for i := range calls {
+		queue <- i
+	}
+	close(queue)
+	shares := make([]int, len(c.clients))
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for worker := range c.clients {
+		for range 4 {
+			wg.Go(func() {
+				for i := range queue {
+					if i == calls/2 && halfway != nil {
+						halfway()
+					}
+					err := c.call(context.Background(), worker)
+					mu.Lock()
+					assert.NoError(c.t, err)
+					shares[worker]++
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return shares
+}
+
+func (c *crew) refused() (n int) {
+	for _, r := range c.emu.Requests(brelliumtest.OpAuditRetrieve) {
+		if r.Status == http.StatusTooManyRequests {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *crew) stats() (s Stats) {
+	for _, l := range c.limiters {
+		one := l.Stats()
+		s.Granted += one.Granted
+		s.Local += one.Local
+		s.RoundTrips += one.RoundTrips
+	}
+	return s
+}
+
+func TestWorkersShareOneBucket(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		c := newCrew(t, b, 4, scaled)
+		begin := time.Now()
+		shares := c.work(300, nil)
+		took := time.Since(begin)
+		assert.Zero(t, c.refused())
+		assert.Empty(t, c.notes.list())
+		bound := float64(300-scaled.Burst) / scaled.PerSecond
+		assert.GreaterOrEqual(t, took.Seconds(), 0.95*bound, "no burst beyond the bucket")
+		assert.LessOrEqual(t, took.Seconds(), 2*bound)
+		s := c.stats()
+		assert.EqualValues(t, 300, s.Granted)
+		assert.Zero(t, s.Local)
+		assert.LessOrEqual(t, s.RoundTrips, 2*(s.Granted+4))
+		total, squares := 0.0, 0.0
+		for _, n := range shares {
+			total += float64(n)
+			squares += float64(n * n)
+		}
+		assert.GreaterOrEqual(t, total*total/(4*squares), 0.9, "%v", shares)
+		t.Logf("T/LB %.3f, shares %v, %.2f round trips a call", took.Seconds()/bound, shares, float64(s.RoundTrips)/300)
+	})
+}
+
+// disturb runs a crew while something happens to Redis, and checks that no call
+// is lost and that the bucket is hardly overdrawn.
+func disturb(t *testing.T, refusals int, halfway func(b backend)) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		options := scaled
+		options.MaxDelay = 100 * time.Millisecond
+		c := newCrew(t, b, 3, options)
+		begin := time.Now()
+		c.work(200, func() { halfway(b) })
+		took := time.Since(begin)
+		s := c.stats()
+		t.Logf("%d refusals, %d of %d attempts local, %.1f s", c.refused(), s.Local, s.Local+s.Granted, took.Seconds())
+		assert.LessOrEqual(t, c.refused(), refusals)
+		assert.GreaterOrEqual(t, took.Seconds(), 0.95*float64(200-scaled.Burst)/scaled.PerSecond)
+		assert.Eventually(t, func() bool {
+			for i := range c.clients {
+				if err := c.call(context.Background(), i); err != nil {
+					return false
+				}
+				if c.limiters[i].Stats().Away {
+					return false
+				}
+			}
+			return true
+		}, 10*time.Second, 10*time.Millisecond, "everybody is back")
+	})
+}
+
+func TestNoCallIsLostWhenRedisLosesItsData(t *testing.T) {
+	disturb(t, 4, func(b backend) {
+		rdb := redis.NewClient(&redis.Options{Addr: b.addr()})
+		defer func() { _ = rdb.Close() }()
+		assert.NoError(t, rdb.FlushAll(context.Background()).Err())
+	})
+}
+
+func TestNoCallIsLostWhenRedisIsKilled(t *testing.T) {
+	disturb(t, 6, func(b backend) {
+		b.kill()
+		go func() {
+			<-time.After(300 * time.Millisecond)
+			b.restart()
+		}()
+	})
+}
+
+func TestNoCallIsLostWhenRedisIsPaused(t *testing.T) {
+	disturb(t, 6, func(b backend) {
+		b.pause()
+		go func() {
+			<-time.After(300 * time.Millisecond)
+			b.resume()
+		}()
+	})
+}
+
+// sourcegraph/sourcegraph-public-snapshot#56548, rmorlok/authproxy#221
+func TestRedisAwayMeansALocalShareAndOneNotice(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		options := scaled
+		options.LocalBurst, options.LocalPerSecond, options.MaxDelay = 3, 50, time.Second
+		c := newCrew(t, b, 1, options)
+		l := c.limiters[0]
+		twenty := func() (longest time.Duration) {
+			for range 20 {
+				begin := time.Now()
+				require.NoError(t, c.call(context.Background(), 0))
+				longest = max(longest, time.Since(begin))
+			}
+			return longest
+		}
+		twenty()
+		require.EqualValues(t, 20, l.Stats().Granted)
+
+		b.kill()
+		begin := time.Now()
+		twenty()
+		require.GreaterOrEqual(t, time.Since(begin), 17*20*time.Millisecond-100*time.Millisecond, "a small share")
+		require.EqualValues(t, 20, l.Stats().Local)
+		require.Len(t, c.notes.list(), 1)
+		require.ErrorIs(t, c.notes.list()[0], ErrUnavailable)
+
+		b.restart()
+		require.Eventually(t, func() bool { return c.call(context.Background(), 0) == nil && !l.Stats().Away },
+			10*time.Second, 10*time.Millisecond)
+		require.Len(t, c.notes.list(), 2)
+		require.NoError(t, c.notes.list()[1])
+
+		b.pause()
+		longest := twenty()
+		require.Less(t, longest, 2*options.MaxDelay, "a bounded delay")
+		require.Len(t, c.notes.list(), 3)
+		require.ErrorIs(t, c.notes.list()[2], ErrUnavailable)
+
+		b.resume()
+		require.Eventually(t, func() bool { return c.call(context.Background(), 0) == nil && !l.Stats().Away },
+			10*time.Second, 10*time.Millisecond)
+		require.Len(t, c.notes.list(), 4)
+		before := l.Stats()
+		twenty()
+		require.EqualValues(t, before.Granted+20, l.Stats().Granted, "the shared bucket again")
+		require.Zero(t, c.refused())
+	})
+}
+
+func TestHangingRedisDelaysNoCallPastItsContext(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		options := scaled
+		options.MaxDelay = 20 * time.Second
+		l, err := NewLimiter(b.client(t), options)
+		require.NoError(t, err)
+		b.pause()
+		defer b.resume()
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+		defer cancel()
+		begin := time.Now()
+		_, err = l.Acquire(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Less(t, time.Since(begin), 5*time.Second)
+
+		ctx, cancel = context.WithCancel(context.Background())
+		cancel()
+		_, err = l.Acquire(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+// A client that does not heed contexts hangs on a paused Redis for seconds.
+func TestClientThatIgnoresContextsIsNotWaitedFor(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		rdb := redis.NewClient(&redis.Options{Addr: b.addr(), ReadTimeout: time.Minute})
+		defer func() { _ = rdb.Close() }()
+		options := scaled
+		options.MaxDelay = 50 * time.Millisecond
+		l, err := NewLimiter(rdb, options)
+		require.NoError(t, err)
+		l.pause = 10 * time.Millisecond
+		take(t, l)
+		b.pause()
+		begin := time.Now()
+		for range 5 {
+			take(t, l)
+		}
+		require.Less(t, time.Since(begin), 20*time.Second)
+		require.True(t, l.Stats().Away)
+		trips := l.Stats().RoundTrips
+		take(t, l)
+		require.Equal(t, trips, l.Stats().RoundTrips, "one exchange hangs, and no more are begun")
+		b.resume()
+		require.Eventually(t, func() bool { take(t, l); return !l.Stats().Away }, 10*time.Second, 10*time.Millisecond)
+	})
+}
+
+// take acquires a permit and says that all is well.
+func take(t testing.TB, l *Limiter) {
+	p, err := l.Acquire(context.Background())
+	require.NoError(t, err)
+	p.Done(allowed(15, 20))
+}
+
+func allowed(remaining, limit int) brellium.LimiterAnswer {
+	return brellium.LimiterAnswer{Spent: brellium.SpentYes,
+		RateLimit: brellium.RateLimit{Limit: limit, Remaining: remaining, ObservedAt: time.Now()}}
+}
+
+func TestFailClosed(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		options := scaled
+		options.FailClosed = true
+		c := newCrew(t, b, 1, options)
+		l := c.limiters[0]
+		require.NoError(t, c.call(context.Background(), 0))
+		b.kill()
+		for range 20 {
+			require.ErrorIs(t, c.call(context.Background(), 0), ErrUnavailable)
+		}
+		require.Len(t, c.notes.list(), 1)
+		require.Equal(t, 1, c.emu.Count(brelliumtest.OpAuditRetrieve), "nothing was sent")
+		b.restart()
+		require.Eventually(t, func() bool { return c.call(context.Background(), 0) == nil }, 10*time.Second, 10*time.Millisecond)
+		require.Zero(t, l.Stats().Local)
+		require.Len(t, c.notes.list(), 2)
+	})
+}
+
+func TestCluster(t *testing.T) {
+	path := realRedis(t)
+	if path == "" {
+		t.Log("there is no redis-server; the names of the keys are checked without one")
+		s := newRedisStore(nil, "b")
+		for _, key := range s.keys {
+			require.Contains(t, key, ":{b}:")
+		}
+		require.Contains(t, leaseName("k"), "{k}")
+		require.Contains(t, tokenName("k"), "{k}")
+		return
+	}
+	r := newReal(t, path, "--cluster-enabled", "yes")
+	ctx := context.Background()
+	require.NoError(t, r.client(t).ClusterAddSlotsRange(ctx, 0, 16383).Err())
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{r.addr()}})
+	defer func() { _ = rdb.Close() }()
+	require.Eventually(t, func() bool { return rdb.Set(ctx, "up", 1, 0).Err() == nil }, 10*time.Second, 5*time.Millisecond)
+
+	options := scaled
+	options.FailClosed, options.MaxDelay = true, 5*time.Second
+	l, err := NewLimiter(rdb, options)
+	require.NoError(t, err)
+	for range 10 {
+		take(t, l)
+	}
+	s, err := NewTokenStore(rdb, TokenStoreOptions{ClientSecret: "secret"})
+	require.NoError(t, err)
+	lease, err := s.Lease(ctx, "key", time.Minute)
+	require.NoError(t, err)
+	require.NoError(t, lease.Save(ctx, brellium.NewToken("Bearer", "value", time.Time{})))
+	token, err := s.Load(ctx, "key")
+	require.NoError(t, err)
+	require.Equal(t, "value", token.Reveal())
+}
+
+func TestRecordOfAnotherKindCountsAsAway(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		c := newCrew(t, b, 1, scaled)
+		require.NoError(t, b.client(t).Set(context.Background(), newRedisStore(nil, defaultBucket).keys[0], "text", 0).Err())
+		require.NoError(t, c.call(context.Background(), 0))
+		require.Len(t, c.notes.list(), 1)
+		require.ErrorContains(t, c.notes.list()[0], "WRONGTYPE")
+	})
+}
+
+func TestLimiterOptionsAreChecked(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{})
+	defer func() { _ = rdb.Close() }()
+	var none *redis.Client
+	for field, err := range map[string]error{
+		"rdb":            second(NewLimiter(none, LimiterOptions{})),
+		"Bucket":         second(NewLimiter(rdb, LimiterOptions{Bucket: "a}b"})),
+		"Burst":          second(NewLimiter(rdb, LimiterOptions{PerSecond: 3})),
+		"PerSecond":      second(NewLimiter(rdb, LimiterOptions{Burst: 3})),
+		"LocalBurst":     second(NewLimiter(rdb, LimiterOptions{LocalPerSecond: 3})),
+		"LocalPerSecond": second(NewLimiter(rdb, LimiterOptions{LocalBurst: 3, LocalPerSecond: -1})),
+		"MaxDelay":       second(NewLimiter(rdb, LimiterOptions{MaxDelay: -1})),
+		"ClientSecret":   second(NewTokenStore(rdb, TokenStoreOptions{})),
+	} {
+		var invalid *brellium.ValidationError
+		require.ErrorAs(t, err, &invalid, field)
+		require.Equal(t, field, invalid.Field)
+	}
+	require.Error(t, second(NewLimiter(nil, LimiterOptions{})))
+	require.Error(t, second(NewTokenStore(nil, TokenStoreOptions{ClientSecret: "s"})))
+	require.Error(t, second(NewLimiter(rdb, LimiterOptions{Bucket: strings.Repeat("x", 201)})))
+	require.Error(t, second(NewLimiter(rdb, LimiterOptions{Bucket: "a b"})))
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// inBubble runs a test of one limiter over the model in virtual time.
+func inBubble(t *testing.T, options LimiterOptions, test func(t *testing.T, l *Limiter, m *model)) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := newLimiter(options)
+		require.NoError(t, err)
+		m := new(model)
+		l.store = m
+		test(t, l, m)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+	})
+}
+
+// drained leaves nothing in the bucket but the reserve.
+func drained(t *testing.T, l *Limiter) {
+	p, err := l.Acquire(context.Background())
+	require.NoError(t, err)
+	p.Done(allowed(1, 100))
+	time.Sleep(time.Millisecond)
+}
+
+func TestWaitThatTheDeadlineCannotCoverFailsAtOnceAndTakesNothing(t *testing.T) {
+	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, m *model) {
+		p, err := l.Acquire(context.Background())
+		require.NoError(t, err)
+		p.Done(brellium.LimiterAnswer{Refused: true, RetryAfter: 5 * time.Second})
+		time.Sleep(time.Millisecond)
+		before := m.dump()
+		begin := time.Now()
+		for range 3 {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			_, err = l.Acquire(ctx)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			var interrupted *brellium.InterruptedError
+			require.ErrorAs(t, err, &interrupted)
+			require.Greater(t, interrupted.Wait, 4*time.Second)
+		}
+		require.Zero(t, time.Since(begin), "at once")
+		require.Empty(t, m.tickets)
+		require.Empty(t, m.attempts)
+		require.Contains(t, before, fmt.Sprintln("ended", m.ended))
+
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		_, err = l.Acquire(ctx)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Since(begin), 5*time.Second-time.Millisecond)
+	})
+}
+
+func TestWaitThatBecomesTooLongFailsThen(t *testing.T) {
+	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, m *model) {
+		drained(t, l)
+		late, err := l.Acquire(context.Background())
+		require.NoError(t, err)
+		begin := time.Now()
+		result := make(chan error, 8)
+		for range cap(result) {
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+				defer cancel()
+				_, err := l.Acquire(ctx)
+				result <- err
+			}()
+		}
+		synctest.Wait()
+		late.Done(brellium.LimiterAnswer{Refused: true, RetryAfter: time.Minute})
+		for range cap(result) {
+			if err := <-result; err != nil {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			}
+		}
+		require.Less(t, time.Since(begin), time.Second)
+		require.Empty(t, m.tickets)
+	})
+}
+
+func TestLeavingTheQueueGivesUpTheTicket(t *testing.T) {
+	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, m *model) {
+		drained(t, l)
+		ctx, cancel := context.WithCancel(context.Background())
+		result := make(chan error)
+		go func() {
+			_, err := l.Acquire(ctx)
+			result <- err
+		}()
+		synctest.Wait()
+		require.Len(t, m.tickets, 1)
+		cancel()
+		require.ErrorIs(t, <-result, context.Canceled)
+		time.Sleep(110 * time.Millisecond)
+		require.Empty(t, m.tickets)
+		require.Zero(t, l.Stats().Waiting)
+	})
+}
+
+func TestGrantThatNobodyWaitsForIsGivenBack(t *testing.T) {
+	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, m *model) {
+		take(t, l)
+		time.Sleep(time.Second)
+		m.latency = 100 * time.Millisecond
+		low := m.low
+		ctx, cancel := context.WithTimeout(context.Background(), 70*time.Millisecond) // the grant is on its way
+		defer cancel()
+		_, err := l.Acquire(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(2 * time.Second)
+		require.Empty(t, m.attempts)
+		require.GreaterOrEqual(t, m.low, low)
+		require.Zero(t, m.ended-1, "it never counted")
+	})
+}
+
+func TestCallsOfAProcessAreServedInOrder(t *testing.T) {
+	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, m *model) {
+		drained(t, l)
+		var mu sync.Mutex
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				p, err := l.Acquire(context.Background())
+				assert.NoError(t, err)
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				p.Done(brellium.LimiterAnswer{Spent: brellium.SpentYes})
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		for i := range order {
+			require.Equal(t, i, order[i])
+		}
+	})
+}
+
+func TestRefusedCallsGoInFront(t *testing.T) {
+	l, err := newLimiter(LimiterOptions{})
+	require.NoError(t, err)
+	for _, c := range []struct {
+		serial uint64
+		front  bool
+		index  int
+	}{{5, false, 0}, {6, false, 1}, {4, false, 0}, {9, true, 0}, {7, true, 0}, {8, true, 1}, {10, false, 6}} {
+		require.Equal(t, c.index, l.push(&waiter{serial: c.serial, front: c.front}), "%v", c)
+	}
+	var got []uint64
+	for e := l.waiters.Front(); e != nil; e = e.Next() {
+		got = append(got, e.Value.(*waiter).serial)
+	}
+	require.Equal(t, []uint64{7, 8, 9, 4, 5, 6, 10}, got)
+}
+
+func TestRefusedCallIsRepeatedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		emu := brelliumtest.New(brelliumtest.WithRateLimitLevel(3))
+		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.OK(), brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "2"))
+		l, err := newLimiter(LimiterOptions{})
+		require.NoError(t, err)
+		l.store = new(model)
+		client, err := emu.Client(brellium.WithRateLimiter(l))
+		require.NoError(t, err)
+		ids := []string{brelliumtest.SampleAuditID}
+		for range 30 {
+			ids = append(ids, emu.AddAudit("complete"))
+		}
+		var wg sync.WaitGroup
+		for _, id := range ids {
+			wg.Go(func() {
+				_, err := client.Audits.Retrieve(context.Background(), id)
+				assert.NoError(t, err)
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		var order []string
+		refused := -1
+		for i, r := range emu.Requests(brelliumtest.OpAuditRetrieve) {
+			order = append(order, r.Path)
+			if r.Status == http.StatusTooManyRequests {
+				refused = i
+			}
+		}
+		require.Len(t, order, len(ids)+1)
+		require.GreaterOrEqual(t, refused, 0)
+		// It is back up to half a second after the hold, which lets some ten of
+		// the others go; then it goes first.
+		require.Contains(t, order[refused+1:refused+17], order[refused], "it did not queue again")
+	})
+}
+
+// breaking is a store that fails while it is told to.
+type breaking struct {
+	*model
+	mu  sync.Mutex
+	err error
+}
+
+func (b *breaking) set(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
+}
+
+func (b *breaking) exchange(ctx context.Context, q *request) (reply, error) {
+	b.mu.Lock()
+	err := b.err
+	b.mu.Unlock()
+	if err != nil {
+		return reply{}, err
+	}
+	return b.model.exchange(ctx, q)
+}
+
+func TestCallsThatWaitLocallyComeBackWithRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n notes
+		l, err := newLimiter(LimiterOptions{LocalBurst: 1, LocalPerSecond: 0.01, Notify: n.add})
+		require.NoError(t, err)
+		b := &breaking{model: new(model)}
+		l.store = b
+		take(t, l)
+		time.Sleep(time.Second)
+		b.set(errors.New("gone"))
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() { take(t, l) })
+		}
+		time.Sleep(10 * time.Second)
+		require.EqualValues(t, 1, l.Stats().Local)
+		require.Equal(t, 9, l.Stats().Waiting)
+		require.True(t, l.Stats().Away)
+		require.LessOrEqual(t, l.Stats().RoundTrips, int64(2+11), "Redis is asked once a second")
+		b.set(nil)
+		wg.Wait()
+		require.LessOrEqual(t, time.Since(begin), 14*time.Second)
+		require.EqualValues(t, 10, l.Stats().Granted)
+		require.Len(t, n.list(), 2)
+		time.Sleep(time.Second)
+		require.Zero(t, l.spent)
+	})
+}
+
+func TestAnswerThatComesLateIsUsed(t *testing.T) {
+	inBubble(t, LimiterOptions{LocalBurst: 1, LocalPerSecond: 0.01}, func(t *testing.T, l *Limiter, m *model) {
+		take(t, l)
+		time.Sleep(time.Second)
+		m.latency = 20 * time.Second // as a Redis client that does not heed contexts
+		done := make(chan struct{})
+		for range 3 {
+			go func() { take(t, l); done <- struct{}{} }()
+		}
+		<-done
+		require.True(t, l.Stats().Away)
+		m.mu.Lock()
+		m.latency = 0
+		m.mu.Unlock()
+		begin := time.Now()
+		<-done
+		<-done
+		require.Less(t, time.Since(begin), 21*time.Second)
+		require.False(t, l.Stats().Away)
+		time.Sleep(time.Second)
+		for _, u := range m.attempts {
+			require.NotEqual(t, 2.0, u.attempt, "the grant that came too late was given back")
+		}
+	})
+}
+
+func TestPermitIsEndedOnce(t *testing.T) {
+	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, m *model) {
+		p, err := l.Acquire(context.Background())
+		require.NoError(t, err)
+		for range 3 {
+			p.Done(allowed(99, 100))
+		}
+		time.Sleep(time.Second)
+		require.Equal(t, 1.0, m.ended)
+		require.Zero(t, l.inFlight)
+	})
+}
+
+func TestEveryKindOfAnswerIsTold(t *testing.T) {
+	known := brellium.RateLimit{Limit: 100, Remaining: 50, ObservedAt: time.Now()}
+	for want, a := range map[kind]brellium.LimiterAnswer{
+		kindSpent:   {Spent: brellium.SpentYes, RateLimit: known},
+		kindPaid:    {Spent: brellium.SpentYes},
+		kindUnspent: {Spent: brellium.SpentNo, RateLimit: known},
+		kindRefused: {Spent: brellium.SpentNo, Refused: true, RateLimit: known},
+		kindBlocked: {Blocked: true},
+		kindUnknown: {},
+	} {
+		told, urgent := describe(a)
+		require.Equal(t, want, told.kind)
+		require.Equal(t, want == kindRefused || want == kindBlocked, urgent)
+	}
+	told, _ := describe(brellium.LimiterAnswer{Refused: true, RetryAfter: 1 << 62})
+	require.LessOrEqual(t, told.hold, maxHold+holdSpread)
+	told, _ = describe(brellium.LimiterAnswer{Refused: true})
+	require.GreaterOrEqual(t, told.hold, time.Second)
+}
