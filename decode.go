@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// raw is embedded by every resource: the object as it was received.
-// (Printing the resource shows a pointer: the bytes may hold what the fields
-// hide.)
-type raw struct{ data *json.RawMessage }
+// raw is embedded by every resource: the object as it was received. The bytes
+// may hold what the fields hide, so they stand behind two pointers: package fmt
+// follows one for some verbs.
+type raw struct{ data **json.RawMessage }
 
 // RawJSON returns the object as it was received, so that nothing the server
 // adds is lost. It is nil for a value that did not come from the API.
@@ -20,10 +20,10 @@ func (r *raw) RawJSON() json.RawMessage {
 	if r.data == nil {
 		return nil
 	}
-	return *r.data
+	return **r.data
 }
 
-func (r *raw) setRaw(data *json.RawMessage) { r.data = data }
+func (r *raw) setRaw(data *json.RawMessage) { r.data = &data }
 
 // resource is a pointer to a T that keeps what it was decoded from.
 type resource[T any] interface {

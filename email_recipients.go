@@ -287,7 +287,7 @@ func waitOut(ctx context.Context, d time.Duration) error {
 func interruptedPause(ctx context.Context, op *operation, attempts int, err, last error) error {
 	return &InterruptedError{
 		Operation: op.name, Attempts: attempts, Err: err, Last: last,
-		cause: context.Cause(ctx), mayHaveRun: OutcomeUnknown(last),
+		cause: causeOf(ctx), mayHaveRun: OutcomeUnknown(last),
 	}
 }
 

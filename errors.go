@@ -335,7 +335,7 @@ type InterruptedError struct {
 	// Last is the failure of the last attempt before the context ended, or nil.
 	Last error
 
-	cause      error
+	cause      func() error // of the end of the context; a function as in hiddenError
 	mayHaveRun bool
 }
 
@@ -365,7 +365,7 @@ func (e *InterruptedError) Unwrap() error {
 
 // Is matches the context's error and the context's cause.
 func (e *InterruptedError) Is(target error) bool {
-	return errors.Is(e.Err, target) || (e.cause != nil && errors.Is(e.cause, target))
+	return errors.Is(e.Err, target) || (e.cause != nil && errors.Is(e.cause(), target))
 }
 
 // ValidationError says that a value was refused before anything was sent.

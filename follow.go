@@ -76,7 +76,7 @@ func (s *AuditService) newest(ctx context.Context, documentID string, opts []Cal
 // pauseIn waits for d within an operation that is made of several calls.
 func pauseIn(ctx context.Context, operation string, d time.Duration) error {
 	if err := waitOut(ctx, d); err != nil {
-		return &InterruptedError{Operation: operation, Err: err, cause: context.Cause(ctx)}
+		return &InterruptedError{Operation: operation, Err: err, cause: causeOf(ctx)}
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (s *OAuthService) CreateToken(ctx context.Context, opts ...CallOption) (*To
 	}
 	t, err := s.client.tokens.fresh(ctx)
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil, &InterruptedError{Operation: opOAuthToken.name, Err: err, cause: context.Cause(ctx)}
+		return nil, &InterruptedError{Operation: opOAuthToken.name, Err: err, cause: causeOf(ctx)}
 	}
 	return t, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -574,7 +575,7 @@ func ExampleWithLogger() {
 func ExampleWithObserver() {
 	observer := brellium.ObserverFunc(func(ctx context.Context, e brellium.Event) context.Context {
 		if e.Kind == brellium.EventCallEnd && e.Operation == "audits.retrieve" {
-			println("calls:", e.Method, e.PathTemplate, e.StatusCode) // count it in your own metrics
+			fmt.Println(e.Method, e.PathTemplate, e.StatusCode) // count it in your own metrics
 		}
 		return ctx
 	})
@@ -583,4 +584,6 @@ func ExampleWithObserver() {
 		panic(err)
 	}
 	_, _ = client.Audits.Retrieve(context.Background(), brelliumtest.SampleAuditID)
+	// Output:
+	// GET /v2/audits/{audit_id} 200
 }

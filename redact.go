@@ -196,7 +196,7 @@ func (e *hiddenError) As(target any) bool {
 				IsTimeout: found.IsTimeout, IsTemporary: found.IsTemporary, IsNotFound: found.IsNotFound}
 		}
 		return ok
-	case **url.Error, **fs.PathError, **os.LinkError, **net.AddrError, **net.ParseError, **strconv.NumError,
+	case **url.Error, **fs.PathError, **os.LinkError, **os.SyscallError, **net.AddrError, **net.ParseError, **strconv.NumError,
 		*url.EscapeError, *url.InvalidHostError, *textproto.ProtocolError, **textproto.Error:
 		return false
 	}
@@ -204,6 +204,16 @@ func (e *hiddenError) As(target any) bool {
 		return false
 	}
 	return errors.As(e.cause(), target)
+}
+
+// causeOf is the cause of the end of ctx, where it had one of its own. It is the
+// caller's, to be asked for with errors.Is, and nobody else's to print.
+func causeOf(ctx context.Context) func() error {
+	cause := context.Cause(ctx)
+	if cause == nil || cause == ctx.Err() {
+		return nil
+	}
+	return func() error { return cause }
 }
 
 // The words of package net that a *net.OpError may hold.
@@ -266,3 +276,42 @@ func (p EmailRecipientListParams) Format(s fmt.State, verb rune) { formatSafe(s,
 
 // LogValue gives the type alone.
 func (p EmailRecipientListParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+
+// Format prints the type alone, under every verb.
+func (p DocumentInput) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+
+// LogValue gives the type alone.
+func (p DocumentInput) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+
+// Format prints the type alone, under every verb.
+func (p DocumentCreateParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+
+// LogValue gives the type alone.
+func (p DocumentCreateParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+
+// Format prints the type alone, under every verb.
+func (p DocumentListParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+
+// LogValue gives the type alone.
+func (p DocumentListParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+
+// Format prints the type alone, under every verb.
+func (p UploadFile) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+
+// LogValue gives the type alone.
+func (p UploadFile) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+
+// Format prints the client's address alone, under every verb.
+func (s AuditService) Format(f fmt.State, verb rune) { s.client.Format(f, verb) }
+
+// Format prints the client's address alone, under every verb.
+func (s DocumentService) Format(f fmt.State, verb rune) { s.client.Format(f, verb) }
+
+// Format prints the client's address alone, under every verb.
+func (s UserService) Format(f fmt.State, verb rune) { s.client.Format(f, verb) }
+
+// Format prints the client's address alone, under every verb.
+func (s EmailRecipientService) Format(f fmt.State, verb rune) { s.client.Format(f, verb) }
+
+// Format prints the client's address alone, under every verb.
+func (s OAuthService) Format(f fmt.State, verb rune) { s.client.Format(f, verb) }

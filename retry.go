@@ -328,12 +328,9 @@ func withOutcome(err error, mayHaveRun bool) error {
 // interrupted builds the error of a call whose caller has gone, for the
 // context error err.
 func (c *call) interrupted(err error) error {
-	e := &InterruptedError{Operation: c.op.name, Attempts: c.attempts, Err: err, mayHaveRun: c.mayHaveRun}
+	e := &InterruptedError{Operation: c.op.name, Attempts: c.attempts, Err: err, cause: causeOf(c.Context), mayHaveRun: c.mayHaveRun}
 	if _, again := asType[*InterruptedError](c.last); !again {
 		e.Last = c.last
-	}
-	if cause := context.Cause(c.Context); cause != nil && cause != err {
-		e.cause = cause
 	}
 	return e
 }

@@ -338,7 +338,7 @@ func (u *upload) identify(chunk []*transfer) ([]*transfer, error) {
 }
 
 func (u *upload) interrupted() error {
-	return &InterruptedError{Operation: "documents.upload", Err: callerEnded(u.ctx), cause: context.Cause(u.ctx)}
+	return &InterruptedError{Operation: "documents.upload", Err: callerEnded(u.ctx), cause: causeOf(u.ctx)}
 }
 
 // rejectedBatch reports whether err speaks of the documents in a batch, so
@@ -464,7 +464,7 @@ func (b *batch) renew(ctx context.Context, round int) error {
 	case b.turn <- struct{}{}:
 		defer func() { <-b.turn }()
 	case <-ctx.Done():
-		return &InterruptedError{Operation: opDocumentsCreate.name, Err: ctx.Err(), cause: context.Cause(ctx)}
+		return &InterruptedError{Operation: opDocumentsCreate.name, Err: ctx.Err(), cause: causeOf(ctx)}
 	}
 	b.mu.Lock()
 	if b.answered > round {
