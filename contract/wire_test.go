@@ -1,0 +1,751 @@
+package contract_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/brellium/brellium-go"
+	"github.com/brellium/brellium-go/brelliumtest"
+)
+
+// apiHost is where the document's paths are in these tests.
+const apiHost = "api.brellium.test"
+
+// exchange is what a request and its answer were.
+type exchange struct {
+	operation string
+	status    int
+}
+
+// validator is a transport that holds every request and every answer against
+// the document.
+type validator struct {
+	t      testing.TB
+	next   http.RoundTripper
+	router routers.Router
+
+	mu   sync.Mutex
+	seen map[exchange]int
+	bad  []string // instead of failing the test, where record is set
+	// record keeps what is wrong for the test to see.
+	record bool
+}
+
+func newValidator(t testing.TB, document *openapi3.T, next http.RoundTripper) *validator {
+	t.Helper()
+	document.Servers = openapi3.Servers{{URL: "https://" + apiHost}}
+	router, err := gorillamux.NewRouter(document)
+	require.NoError(t, err)
+	return &validator{t: t, next: next, router: router, seen: map[exchange]int{}}
+}
+
+func (v *validator) wrong(format string, args ...any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	message, _, _ := strings.Cut(fmt.Sprintf(format, args...), "\n") // and no dump of the schema
+	if v.record {
+		v.bad = append(v.bad, message)
+	} else {
+		v.t.Error(message)
+	}
+}
+
+func TestMain(m *testing.M) {
+	openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.PlainBodyDecoder)
+	os.Exit(m.Run())
+}
+
+// options close the document for what the validator would let pass.
+func options() *openapi3filter.Options {
+	return &openapi3filter.Options{
+		IncludeResponseStatus:             true,
+		RejectWhenRequestBodyNotSpecified: true,
+		MultiError:                        true,
+		AuthenticationFunc: func(_ context.Context, in *openapi3filter.AuthenticationInput) error {
+			if header := in.RequestValidationInput.Request.Header["Authorization"]; len(header) != 1 || !strings.HasPrefix(header[0], "Bearer ") {
+				return fmt.Errorf("no bearer token")
+			}
+			return nil
+		},
+	}
+}
+
+func (v *validator) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Host != apiHost { // the storage host, which is none of the API
+		return v.next.RoundTrip(r)
+	}
+	var body []byte
+	if r.Body != nil {
+		var err error
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+		if err = r.Body.Close(); err != nil {
+			return nil, err
+		}
+		if r.ContentLength != int64(len(body)) {
+			v.wrong("%s %s: Content-Length %d, body %d bytes", r.Method, r.URL.Path, r.ContentLength, len(body))
+		}
+	}
+	in, operation := v.request(r, body)
+	sent := r.Clone(r.Context())
+	if r.Body != nil {
+		sent.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	resp, err := v.next.RoundTrip(sent)
+	if err != nil || in == nil {
+		return resp, err
+	}
+	answer, err := io.ReadAll(resp.Body)
+	if closeErr := resp.Body.Close(); err == nil {
+		err = closeErr
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(answer))
+	if err != nil {
+		return nil, err
+	}
+	v.answer(in, operation, resp, answer)
+	return resp, nil
+}
+
+// request validates a request. It returns what its answer needs to be
+// validated, nil where the document has no such operation.
+func (v *validator) request(r *http.Request, body []byte) (*openapi3filter.RequestValidationInput, string) {
+	copied := r.Clone(context.Background())
+	copied.Body = io.NopCloser(bytes.NewReader(body))
+	route, path, err := v.router.FindRoute(copied)
+	if err != nil {
+		v.wrong("%s %s: no operation of the document: %v", r.Method, r.URL.Path, err)
+		return nil, ""
+	}
+	operation := route.Operation.OperationID
+	in := &openapi3filter.RequestValidationInput{Request: copied, PathParams: path, Route: route, Options: options()}
+	if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
+		v.wrong("%s: the request: %v", operation, err)
+	}
+	for key := range r.URL.Query() { // which the validator lets pass
+		if route.Operation.Parameters.GetByInAndName("query", key) == nil {
+			v.wrong("%s: the document has no query parameter %s", operation, key)
+		}
+	}
+	if len(body) > 0 && r.Header.Get("Content-Type") != "application/json" {
+		v.wrong("%s: a body of type %q", operation, r.Header.Get("Content-Type"))
+	}
+	if len(r.URL.RawQuery) > 2048 {
+		v.wrong("%s: a query of %d bytes", operation, len(r.URL.RawQuery))
+	}
+	return in, operation
+}
+
+func (v *validator) answer(in *openapi3filter.RequestValidationInput, operation string, resp *http.Response, body []byte) {
+	v.mu.Lock()
+	v.seen[exchange{operation, resp.StatusCode}]++
+	v.mu.Unlock()
+	if len(body) == 0 && resp.Header.Get("Content-Type") == "" && resp.Header.Get("X-Request-Id") == "" {
+		// A refusal at the edge, or a gateway's: neither body nor headers.
+		if documented := in.Route.Operation.Responses.Status(resp.StatusCode); documented == nil || documented.Value.Content["text/html"] == nil {
+			v.wrong("%s: a bare %d is not in the document", operation, resp.StatusCode)
+		}
+		return
+	}
+	if len(body) > 0 && (resp.StatusCode == 204) {
+		v.wrong("%s: a 204 with a body", operation)
+	}
+	out := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: in, Status: resp.StatusCode, Header: resp.Header,
+		Body: io.NopCloser(bytes.NewReader(body)), Options: options(),
+	}
+	if err := openapi3filter.ValidateResponse(context.Background(), out); err != nil {
+		v.wrong("%s: the answer %d: %v", operation, resp.StatusCode, err)
+	}
+}
+
+// world is an emulator with a client that is watched.
+type world struct {
+	*testing.T
+	emu    *brelliumtest.Emulator
+	client *brellium.Client
+	wire   *validator
+}
+
+func newWorld(t *testing.T, wire *validator, opts ...brelliumtest.Option) *world {
+	t.Helper()
+	emu := brelliumtest.New(opts...)
+	wire.next = emu.Transport()
+	client, err := emu.Client(brellium.WithHTTPClient(&http.Client{Transport: wire}))
+	require.NoError(t, err)
+	require.Equal(t, "https://"+apiHost, emu.BaseURL())
+	return &world{t, emu, client, wire}
+}
+
+const email = "casey@example.test"
+
+// methods calls each method of each service with everything that it can send.
+var methods = map[string]func(w *world){
+	"Audits.Retrieve": func(w *world) {
+		_, err := w.client.Audits.Retrieve(w.Context(), brelliumtest.SampleAuditID)
+		require.NoError(w, err)
+		_, err = w.client.Audits.Retrieve(w.Context(), "a/b c%2F?#")
+		require.ErrorIs(w, err, brellium.ErrNotFound)
+	},
+	"Audits.List": func(w *world) {
+		w.emu.SeedAudits(200)
+		at := time.Date(2025, 1, 2, 3, 4, 5, 678, time.FixedZone("", 3600))
+		for _, params := range []brellium.AuditListParams{
+			{}, {Limit: 1}, {Limit: 100}, {Status: brellium.AuditStatusTodo}, {Flags: []string{"Failed", "Missing Signature"}},
+			{SetID: "s", DocumentID: "d & e", CreatedAfter: at, CreatedBefore: at, UpdatedAfter: at, UpdatedBefore: at},
+		} {
+			page, err := w.client.Audits.List(w.Context(), params)
+			require.NoError(w, err)
+			if page.HasMore {
+				_, err = page.Next(w.Context())
+				require.NoError(w, err)
+			}
+		}
+		_, err := w.client.Audits.List(w.Context(), brellium.AuditListParams{Cursor: "no cursor"})
+		require.Error(w, err)
+	},
+	"Audits.All": func(w *world) {
+		w.emu.SeedAudits(50)
+		for _, err := range w.client.Audits.All(w.Context(), brellium.AuditListParams{Limit: 20}, brellium.WithPrefetch()) {
+			require.NoError(w, err)
+		}
+	},
+	"Audits.Update": func(w *world) {
+		for _, flags := range [][]string{nil, {}, {"Failed", "é\u2028<>&"}} {
+			_, err := w.client.Audits.Update(w.Context(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: flags})
+			require.NoError(w, err)
+		}
+		_, err := w.client.Audits.Update(w.Context(), "none", brellium.AuditUpdateParams{Flags: []string{}})
+		require.ErrorIs(w, err, brellium.ErrNotFound)
+	},
+	"Audits.BatchUpdate": func(w *world) {
+		for _, flags := range [][]string{{}, {"Failed"}} {
+			_, err := w.client.Audits.BatchUpdate(w.Context(), brellium.AuditBatchUpdateParams{
+				AuditIDs: []string{brelliumtest.SampleAuditID, "none"}, Flags: flags,
+			})
+			require.NoError(w, err)
+		}
+	},
+	"Audits.Follow": func(w *world) {
+		w.emu.SeedAudits(30)
+		n := 0
+		for batch, err := range w.client.Audits.Follow(w.Context(), brellium.FollowCheckpoint{}, brellium.FollowOptions{CatchUp: true}) {
+			require.NoError(w, err)
+			n += len(batch.Audits)
+		}
+		require.NotZero(w, n)
+	},
+	"Documents.Create": func(w *world) {
+		for range 2 {
+			_, err := w.client.Documents.Create(w.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{
+				{Filename: "a.pdf"},
+				{Filename: "b.pdf", ExternalID: "b", DocType: "note", ExternalMetadata: map[string]any{"n": 1.5, "deep": map[string]any{"list": []int{1}}}},
+			}})
+			require.NoError(w, err)
+		}
+	},
+	"Documents.Retrieve": func(w *world) {
+		for _, input := range []brellium.DocumentInput{{Filename: "a.pdf"}, {Filename: "b.pdf", ExternalID: "b", ExternalMetadata: map[string]any{"n": 1}}} {
+			made, err := w.client.Documents.Create(w.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{input}})
+			require.NoError(w, err)
+			_, err = w.client.Documents.Retrieve(w.Context(), made.Documents[0].DocumentID)
+			require.NoError(w, err)
+		}
+		_, err := w.client.Documents.Retrieve(w.Context(), "none")
+		require.ErrorIs(w, err, brellium.ErrNotFound)
+	},
+	"Documents.List": func(w *world) {
+		w.documents(30)
+		for _, params := range []brellium.DocumentListParams{{}, {Limit: 5}, {ExternalID: "external-1"}} {
+			page, err := w.client.Documents.List(w.Context(), params)
+			require.NoError(w, err)
+			if page.HasMore {
+				_, err = page.Next(w.Context())
+				require.NoError(w, err)
+			}
+		}
+		_, err := w.client.Documents.List(w.Context(), brellium.DocumentListParams{Cursor: "no cursor"})
+		require.Error(w, err)
+	},
+	"Documents.All": func(w *world) {
+		w.documents(30)
+		for _, err := range w.client.Documents.All(w.Context(), brellium.DocumentListParams{}) {
+			require.NoError(w, err)
+		}
+	},
+	"Documents.Upload": func(w *world) {
+		files := []brellium.UploadFile{brellium.FileFromBytes("a.pdf", []byte("one")), brellium.FileFromBytes("b.pdf", []byte("two"))}
+		files[1].ExternalMetadata, files[1].DocType = map[string]any{"n": 1}, "note"
+		for range 2 {
+			_, err := w.client.Documents.Upload(w.Context(), files, brellium.UploadOptions{})
+			require.NoError(w, err)
+		}
+		w.emu.FailDocument(w.emu.Documents()[0].DocumentID)
+		time.Sleep(time.Minute) // until the other one has its audit
+		for _, err := range w.client.Documents.All(w.Context(), brellium.DocumentListParams{}) {
+			require.NoError(w, err)
+		}
+	},
+	"Documents.WaitForAudit": func(w *world) {
+		results, err := w.client.Documents.Upload(w.Context(), []brellium.UploadFile{brellium.FileFromBytes("a.pdf", []byte("one"))}, brellium.UploadOptions{})
+		require.NoError(w, err)
+		_, err = w.client.Documents.WaitForAudit(w.Context(), results[0].DocumentID)
+		require.NoError(w, err)
+	},
+	"Documents.Put": func(w *world) {
+		made, err := w.client.Documents.Create(w.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
+		require.NoError(w, err)
+		require.NoError(w, w.client.Documents.Put(w.Context(), made.Documents[0].UploadURL, brellium.FileFromBytes("a.pdf", []byte("one"))))
+		got, err := w.client.Documents.Retrieve(w.Context(), made.Documents[0].DocumentID)
+		require.NoError(w, err)
+		require.True(w, got.UploadURL.IsZero())
+	},
+	"Users.Create": func(w *world) {
+		_, err := w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email})
+		require.NoError(w, err)
+		_, err = w.client.Users.Create(w.Context(), brellium.UserCreateParams{
+			Email: "robin@example.test", Name: "Robin", Metadata: map[string]any{"n": 1}, Attributes: map[string]any{},
+		})
+		require.NoError(w, err)
+		_, err = w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email})
+		require.ErrorIs(w, err, brellium.ErrConflict)
+		_, err = w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: "@@"})
+		require.Error(w, err)
+	},
+	"Users.Ensure": func(w *world) {
+		for _, fault := range []brelliumtest.Fault{brelliumtest.OK(), brelliumtest.OK(), brelliumtest.InviteFailed()} {
+			w.emu.Inject(brelliumtest.OpUserCreate, fault)
+			_, err := w.client.Users.Ensure(w.Context(), brellium.UserCreateParams{Email: email})
+			require.NoError(w, err)
+			w.emu.SignIn(email)
+		}
+	},
+	"Users.Retrieve": func(w *world) {
+		made, err := w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email, Name: "Casey"})
+		require.NoError(w, err)
+		_, err = w.client.Users.Retrieve(w.Context(), made.UserID)
+		require.NoError(w, err)
+		_, err = w.client.Users.Retrieve(w.Context(), "none")
+		require.ErrorIs(w, err, brellium.ErrNotFound)
+	},
+	"Users.List": func(w *world) {
+		w.people(30)
+		for _, params := range []brellium.UserListParams{{}, {Limit: 5}, {Email: "1+tag@example.test"}} {
+			page, err := w.client.Users.List(w.Context(), params)
+			require.NoError(w, err)
+			if page.HasMore {
+				_, err = page.Next(w.Context())
+				require.NoError(w, err)
+			}
+		}
+		_, err := w.client.Users.List(w.Context(), brellium.UserListParams{Cursor: "no cursor"})
+		require.Error(w, err)
+	},
+	"Users.All": func(w *world) {
+		w.people(30)
+		for _, err := range w.client.Users.All(w.Context(), brellium.UserListParams{}) {
+			require.NoError(w, err)
+		}
+	},
+	"Users.Delete": func(w *world) {
+		made, err := w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email})
+		require.NoError(w, err)
+		w.emu.Inject(brelliumtest.OpUserDelete, brelliumtest.RevokeFailed())
+		require.NoError(w, w.client.Users.Delete(w.Context(), made.UserID))
+		require.ErrorIs(w, w.client.Users.Delete(w.Context(), made.UserID), brellium.ErrNotFound)
+	},
+	"EmailRecipients.Create": func(w *world) {
+		for _, params := range []brellium.EmailRecipientCreateParams{{Email: email}, {Email: "robin@example.test", Name: "Robin"}} {
+			_, err := w.client.EmailRecipients.Create(w.Context(), params)
+			require.NoError(w, err)
+		}
+		_, err := w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: email})
+		require.ErrorIs(w, err, brellium.ErrConflict)
+		_, err = w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: "@@"})
+		require.Error(w, err)
+	},
+	"EmailRecipients.Ensure": func(w *world) {
+		for range 2 {
+			_, err := w.client.EmailRecipients.Ensure(w.Context(), brellium.EmailRecipientCreateParams{Email: email, Name: "Casey"})
+			require.NoError(w, err)
+		}
+	},
+	"EmailRecipients.Retrieve": func(w *world) {
+		made, err := w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: email})
+		require.NoError(w, err)
+		_, err = w.client.EmailRecipients.Retrieve(w.Context(), made.EmailRecipientID)
+		require.NoError(w, err)
+		_, err = w.client.EmailRecipients.Retrieve(w.Context(), "none")
+		require.ErrorIs(w, err, brellium.ErrNotFound)
+	},
+	"EmailRecipients.List": func(w *world) {
+		w.people(30)
+		for _, params := range []brellium.EmailRecipientListParams{{}, {Limit: 5}, {Email: "1+tag@example.test"}} {
+			page, err := w.client.EmailRecipients.List(w.Context(), params)
+			require.NoError(w, err)
+			if page.HasMore {
+				_, err = page.Next(w.Context())
+				require.NoError(w, err)
+			}
+		}
+		_, err := w.client.EmailRecipients.List(w.Context(), brellium.EmailRecipientListParams{Cursor: "no cursor"})
+		require.Error(w, err)
+	},
+	"EmailRecipients.All": func(w *world) {
+		w.people(30)
+		for _, err := range w.client.EmailRecipients.All(w.Context(), brellium.EmailRecipientListParams{}) {
+			require.NoError(w, err)
+		}
+	},
+	"EmailRecipients.FindByEmail": func(w *world) {
+		w.people(3)
+		_, err := w.client.EmailRecipients.FindByEmail(w.Context(), "1+tag@example.test")
+		require.NoError(w, err)
+		_, err = w.client.EmailRecipients.FindByEmail(w.Context(), email)
+		require.ErrorIs(w, err, brellium.ErrNotFound)
+	},
+	"OAuth.CreateToken": func(w *world) {
+		_, err := w.client.OAuth.CreateToken(w.Context())
+		require.NoError(w, err)
+		w.emu.RevokeTokens()
+		_, err = w.client.Audits.Retrieve(w.Context(), brelliumtest.SampleAuditID)
+		require.NoError(w, err)
+	},
+}
+
+// documents makes n documents.
+func (w *world) documents(n int) {
+	for i := range n {
+		_, err := w.client.Documents.Create(w.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{
+			{Filename: "a.pdf", ExternalID: fmt.Sprint("external-", i)},
+		}})
+		require.NoError(w, err)
+	}
+}
+
+// people makes n users and as many email recipients.
+func (w *world) people(n int) {
+	for i := range n {
+		_, err := w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: fmt.Sprint(i, "+tag@example.test")})
+		require.NoError(w, err)
+		_, err = w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: fmt.Sprint(i, "+tag@example.test")})
+		require.NoError(w, err)
+	}
+}
+
+// refusals are what can happen to any call.
+var refusals = map[string][]brelliumtest.Fault{
+	"429":             {brelliumtest.Status(429, "RATE_LIMITED")},
+	"401":             {brelliumtest.RevokedToken()},
+	"503":             {brelliumtest.Status(503, "UNAVAILABLE")},
+	"502":             {brelliumtest.Status(502, "BAD_GATEWAY").AfterWork()},
+	"a gateway's 504": {brelliumtest.HTML(504)},
+	"a bare 502":      {brelliumtest.Bare(502)},
+	"403":             {brelliumtest.Bare(403)},
+	"a 403 page":      {brelliumtest.Blocked()},
+	"414":             {brelliumtest.Bare(414)},
+	"431":             {brelliumtest.Bare(431)},
+}
+
+func TestEveryRequestAndEveryAnswerIsInTheDocument(t *testing.T) {
+	wire := newValidator(t, strictDocument(t), nil)
+	for name, call := range methods {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				wire.t = t
+				call(newWorld(t, wire))
+			})
+		})
+	}
+	t.Run("refusals", func(t *testing.T) {
+		for name, faults := range refusals {
+			for operation, send := range simplest() {
+				synctest.Test(t, func(t *testing.T) {
+					wire.t = t
+					w := newWorld(t, wire)
+					_, err := w.client.OAuth.CreateToken(t.Context())
+					require.NoError(t, err)
+					w.emu.Inject(operation, faults...)
+					_ = send(w) // fails or not; what counts is what went over the wire
+					assert.Zero(t, w.emu.PendingFaults(operation), "%s did not happen to %s", name, operation)
+				})
+			}
+		}
+	})
+	t.Run("the token endpoint", func(t *testing.T) {
+		for _, fault := range []brelliumtest.Fault{
+			brelliumtest.Status(429, "RATE_LIMITED"), brelliumtest.Status(502, "BAD_GATEWAY"), brelliumtest.Status(403, "access_denied"),
+			brelliumtest.Status(401, "invalid_client"), brelliumtest.Bare(413), brelliumtest.HTML(503), brelliumtest.Bare(403), brelliumtest.Bare(414), brelliumtest.Bare(431),
+			brelliumtest.Respond(400, "application/json", `{"error":"invalid_request","error_description":"what is missing"}`),
+			brelliumtest.Respond(403, "application/json", `{"error":"access_denied"}`),
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				wire.t = t
+				w := newWorld(t, wire)
+				w.emu.Inject(brelliumtest.OpTokenCreate, fault)
+				_, _ = w.client.OAuth.CreateToken(t.Context())
+				assert.Zero(t, w.emu.PendingFaults(brelliumtest.OpTokenCreate))
+			})
+		}
+	})
+	t.Run("bodies that are too large", func(t *testing.T) {
+		for operation, send := range simplest() {
+			if !slices.Contains([]string{"POST", "PATCH"}, strings.ToUpper(methodOf(t, operation))) {
+				continue
+			}
+			synctest.Test(t, func(t *testing.T) {
+				wire.t = t
+				w := newWorld(t, wire)
+				w.emu.Inject(operation, brelliumtest.Bare(413))
+				assert.Error(t, send(w))
+			})
+		}
+	})
+	t.Run("what the API finds wrong", func(t *testing.T) {
+		for operation, send := range simplest() {
+			synctest.Test(t, func(t *testing.T) {
+				wire.t = t
+				w := newWorld(t, wire)
+				if !documented(t, operation, "400") {
+					return
+				}
+				w.emu.Inject(operation, brelliumtest.Status(400, "INVALID_REQUEST"))
+				assert.Error(t, send(w))
+			})
+		}
+	})
+
+	wire.t = t
+	t.Run("nothing in the document is left unseen", func(t *testing.T) {
+		document, _ := readDocument(t)
+		for path, item := range at(document, "paths") {
+			for method, op := range item.(node) {
+				op, ok := op.(node)
+				if !ok {
+					continue
+				}
+				for status := range at(op, "responses") {
+					seen := 0
+					for x, n := range wire.seen {
+						if x.operation == op["operationId"] && strings.HasPrefix(fmt.Sprint(x.status), strings.TrimRight(status, "X")) {
+							seen += n
+						}
+					}
+					assert.NotZero(t, seen, "%s %s: no %s was seen", method, path, status)
+				}
+			}
+		}
+	})
+}
+
+// simplest sends each operation once, but for the mint.
+func simplest() map[string]func(w *world) error {
+	return map[string]func(w *world) error{
+		brelliumtest.OpAuditList: func(w *world) error {
+			_, err := w.client.Audits.List(w.Context(), brellium.AuditListParams{})
+			return err
+		},
+		brelliumtest.OpAuditRetrieve: func(w *world) error {
+			_, err := w.client.Audits.Retrieve(w.Context(), brelliumtest.SampleAuditID)
+			return err
+		},
+		brelliumtest.OpAuditUpdate: func(w *world) error {
+			_, err := w.client.Audits.Update(w.Context(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: []string{"Failed"}})
+			return err
+		},
+		brelliumtest.OpAuditBatchUpdate: func(w *world) error {
+			_, err := w.client.Audits.BatchUpdate(w.Context(), brellium.AuditBatchUpdateParams{AuditIDs: []string{"x"}, Flags: []string{}})
+			return err
+		},
+		brelliumtest.OpDocumentCreate: func(w *world) error {
+			_, err := w.client.Documents.Create(w.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
+			return err
+		},
+		brelliumtest.OpDocumentRetrieve: func(w *world) error {
+			_, err := w.client.Documents.Retrieve(w.Context(), "x")
+			return err
+		},
+		brelliumtest.OpDocumentList: func(w *world) error {
+			_, err := w.client.Documents.List(w.Context(), brellium.DocumentListParams{})
+			return err
+		},
+		brelliumtest.OpUserCreate: func(w *world) error {
+			_, err := w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email})
+			return err
+		},
+		brelliumtest.OpUserRetrieve: func(w *world) error {
+			_, err := w.client.Users.Retrieve(w.Context(), "x")
+			return err
+		},
+		brelliumtest.OpUserList: func(w *world) error {
+			_, err := w.client.Users.List(w.Context(), brellium.UserListParams{})
+			return err
+		},
+		brelliumtest.OpUserDelete: func(w *world) error {
+			return w.client.Users.Delete(w.Context(), "x")
+		},
+		brelliumtest.OpEmailRecipientCreate: func(w *world) error {
+			_, err := w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: email})
+			return err
+		},
+		brelliumtest.OpEmailRecipientRetrieve: func(w *world) error {
+			_, err := w.client.EmailRecipients.Retrieve(w.Context(), "x")
+			return err
+		},
+		brelliumtest.OpEmailRecipientList: func(w *world) error {
+			_, err := w.client.EmailRecipients.List(w.Context(), brellium.EmailRecipientListParams{})
+			return err
+		},
+	}
+}
+
+// operation finds an operation of the document, and its method.
+func operation(t testing.TB, id string) (string, node) {
+	t.Helper()
+	document, _ := readDocument(t)
+	for _, item := range at(document, "paths") {
+		for method, op := range item.(node) {
+			if op, ok := op.(node); ok && op["operationId"] == id {
+				return method, op
+			}
+		}
+	}
+	t.Fatalf("the document has no operation %s", id)
+	return "", nil
+}
+
+func methodOf(t testing.TB, id string) string {
+	method, _ := operation(t, id)
+	return method
+}
+
+func documented(t testing.TB, id, status string) bool {
+	_, op := operation(t, id)
+	return at(op, "responses")[status] != nil
+}
+
+// TestEveryMethodIsHeldAgainstTheDocument: a new method of a service must be
+// called above.
+func TestEveryMethodIsHeldAgainstTheDocument(t *testing.T) {
+	client := reflect.TypeFor[brellium.Client]()
+	n := 0
+	for i := range client.NumField() {
+		field := client.Field(i)
+		if !field.IsExported() {
+			continue
+		}
+		for j := range field.Type.NumMethod() {
+			method := field.Type.Method(j)
+			if method.Type.NumIn() < 2 || method.Type.In(1) != reflect.TypeFor[context.Context]() {
+				continue // it sends nothing
+			}
+			n++
+			assert.NotNil(t, methods[field.Name+"."+method.Name], "%s.%s", field.Name, method.Name)
+		}
+	}
+	assert.Equal(t, len(methods), n)
+}
+
+// TestTheValidatorFindsWhatIsWrong: what these tests rest upon.
+func TestTheValidatorFindsWhatIsWrong(t *testing.T) {
+	answers := func(status int, header http.Header, body string) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+		})
+	}
+	good := http.Header{
+		"Content-Type": {"application/json"}, "X-Request-Id": {"r"}, "Authorization": {"Bearer x"},
+		"Ratelimit-Limit": {"100"}, "Ratelimit-Remaining": {"99"}, "Ratelimit-Reset": {"0"},
+	}
+	without := func(key string) http.Header {
+		h := good.Clone()
+		delete(h, key)
+		return h
+	}
+	with := func(key, value string) http.Header {
+		h := good.Clone()
+		h.Set(key, value)
+		return h
+	}
+	const user = `{"user_id":"u","object":"user","email":"a@b","created_at":"2025-01-02T03:04:05Z"}`
+	for name, c := range map[string]struct {
+		method, path, body string
+		request            http.Header
+		status             int
+		header             http.Header
+		answer             string
+		wrong              string // part of what is found, empty where nothing is
+	}{
+		"all is well":                 {"GET", "/v2/users/u", "", good, 200, good, user, ""},
+		"an unknown path":             {"GET", "/v2/things", "", good, 200, good, user, "no operation"},
+		"an unknown method":           {"PUT", "/v2/users/u", "", good, 200, good, user, "no operation"},
+		"an unknown query parameter":  {"GET", "/v2/users?mail=a@b", "", good, 400, good, `{"error":{"type":"t","code":"c","message":"m","request_id":"r"}}`, "no query parameter mail"},
+		"a limit out of range":        {"GET", "/v2/users?limit=101", "", good, 429, good, user, "limit"},
+		"a time that is none":         {"GET", "/v2/audits?created_after=today", "", good, 200, good, `{"object":"list","data":[],"has_more":false}`, "created_after"},
+		"no token":                    {"GET", "/v2/users/u", "", without("Authorization"), 200, good, user, "no bearer token"},
+		"a body that is not wanted":   {"GET", "/v2/users/u", "{}", good, 200, good, user, "not allowed"},
+		"an unknown field sent":       {"POST", "/v2/users", `{"email":"a@b","mail":"x"}`, good, 201, good, user, "mail"},
+		"a field left out":            {"POST", "/v2/users", `{"name":"x"}`, good, 201, good, user, "email"},
+		"flags that are null":         {"PATCH", "/v2/audits/a", `{"flags":null}`, good, 404, good, `{"error":{"type":"t","code":"RATE_LIMITED","message":"m","request_id":"r"}}`, "flags"},
+		"another type of body":        {"POST", "/v2/users", `{"email":"a@b"}`, with("Content-Type", "text/plain"), 201, good, user, "text/plain"},
+		"an unknown field answered":   {"GET", "/v2/users/u", "", good, 200, good, `{"user_id":"u","email":"a@b","extra":1}`, "extra"},
+		"an id left out":              {"GET", "/v2/users/u", "", good, 200, good, `{"email":"a@b"}`, "user_id"},
+		"a field of another type":     {"GET", "/v2/users/u", "", good, 200, good, `{"user_id":7,"email":"a@b"}`, "user_id"},
+		"a time that is none, again":  {"GET", "/v2/users/u", "", good, 200, good, `{"user_id":"u","email":"a@b","created_at":"now"}`, "created_at"},
+		"an unknown field in an item": {"GET", "/v2/users", "", good, 200, good, `{"object":"list","data":[{"user_id":"u","email":"a@b","extra":1}],"has_more":false}`, "extra"},
+		"an unknown field of a list":  {"GET", "/v2/users", "", good, 200, good, `{"object":"list","data":[],"has_more":false,"total":1}`, "total"},
+		"an unknown status":           {"GET", "/v2/users/u", "", good, 202, good, user, "status is not supported"},
+		"no request id":               {"GET", "/v2/users/u", "", good, 200, without("X-Request-Id"), user, "x-request-id"},
+		"no rate limit":               {"GET", "/v2/users/u", "", good, 200, without("Ratelimit-Remaining"), user, "Remaining"},
+		"a rate limit that is none":   {"GET", "/v2/users/u", "", good, 200, with("Ratelimit-Reset", "soon"), user, "Reset"},
+		"a 429 without Retry-After":   {"GET", "/v2/users/u", "", good, 429, good, `{"error":{"type":"t","code":"RATE_LIMITED","message":"m","request_id":"r"}}`, "Retry-After"},
+		"no envelope":                 {"GET", "/v2/users/u", "", good, 404, good, `{"message":"m"}`, "error"},
+		"an answer that is a page":    {"GET", "/v2/users/u", "", good, 200, with("Content-Type", "text/html"), "<html>", "text/html"},
+		"an empty answer":             {"GET", "/v2/users/u", "", good, 200, http.Header{}, "", "bare 200"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wire := newValidator(t, strictDocument(t), answers(c.status, c.header, c.answer))
+			wire.record = true
+			target, err := url.Parse("https://" + apiHost + c.path)
+			require.NoError(t, err)
+			r := &http.Request{Method: c.method, URL: target, Host: apiHost, Header: c.request.Clone(), ContentLength: int64(len(c.body))}
+			if c.body == "" {
+				r.Header.Del("Content-Type")
+			} else {
+				r.Body = io.NopCloser(strings.NewReader(c.body))
+			}
+			resp, err := wire.RoundTrip(r)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			if c.wrong == "" {
+				assert.Empty(t, wire.bad)
+				return
+			}
+			assert.Contains(t, strings.Join(wire.bad, "\n"), c.wrong)
+		})
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
