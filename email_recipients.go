@@ -253,7 +253,7 @@ type notFoundError struct {
 func (e *notFoundError) Error() string {
 	s := "brellium: " + e.op.name + ": not found: no item has this email"
 	if e.conflict != nil {
-		s += " after " + strconv.Itoa(listLooks) + " looks, though the API answered " + string(e.conflict.Code) + " (request id " + e.conflict.RequestID + ")"
+		s += " after " + strconv.Itoa(listLooks) + " looks, though the API answered " + string(e.conflict.Code) + " (request id " + printable(e.conflict.RequestID) + ")"
 	}
 	return s
 }
