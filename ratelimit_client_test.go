@@ -66,8 +66,8 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// refusedAfterFirstAnswer counts the 429s of attempts that were sent after the
-// client had had its first answer, and all 429s.
+// refused counts the 429s of attempts that were sent after the client had had
+// its first answer, and all 429s.
 func (w *watched) refused() (later, all int) {
 	var first time.Time
 	for _, e := range w.all {
@@ -113,7 +113,7 @@ func backfill(t *testing.T, client *brellium.Client, calls, goroutines int) {
 // Whoever has the limit for himself is never refused once he has had an answer,
 // with any number of goroutines, any latency and any level at the start.
 func TestALoneClientIsNotRefusedAfterItsFirstAnswer(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			median := time.Duration(float64(10*time.Millisecond) * math.Pow(200, r.Float64())) // to 2 s
@@ -122,7 +122,7 @@ func TestALoneClientIsNotRefusedAfterItsFirstAnswer(t *testing.T) {
 			emu := brelliumtest.New(brelliumtest.WithSeed(seed), brelliumtest.WithRecordLimit(0),
 				brelliumtest.WithRateLimitLevel(level), roundTrips(median, p99))
 			client, w := worker(t, emu, brellium.WithAttemptTimeout(0), brellium.WithTotalTimeout(0))
-			backfill(t, client, 50+r.IntN(150), 1+r.IntN(256))
+			backfill(t, client, 50+r.IntN(100), 1+r.IntN(256))
 			later, all := w.refused()
 			assert.Zero(t, later, "seed %d", seed)
 			assert.LessOrEqual(t, all, 2, "seed %d: refusals of probes", seed)
@@ -151,9 +151,10 @@ func TestProcessesThatShareTheLimitAgreeWithinThirtySeconds(t *testing.T) {
 		processes int
 		level     float64
 		median    time.Duration
+		ratio     float64 // of the time taken to what the bucket allows
 	}{
-		{2, 100, 80 * time.Millisecond}, {5, 0, 80 * time.Millisecond}, {5, 100, 500 * time.Millisecond},
-		{20, 100, 80 * time.Millisecond}, {30, 0, 200 * time.Millisecond}, {30, 100, 500 * time.Millisecond},
+		{2, 100, 80 * time.Millisecond, 1.04}, {5, 0, 80 * time.Millisecond, 1.04}, {5, 100, 500 * time.Millisecond, 1.06},
+		{20, 100, 80 * time.Millisecond, 1.07}, {30, 0, 200 * time.Millisecond, 1.12}, {30, 100, 500 * time.Millisecond, 1.2},
 	} {
 		t.Run(strconv.Itoa(tc.processes)+" processes, level "+strconv.Itoa(int(tc.level))+", "+tc.median.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -177,7 +178,7 @@ func TestProcessesThatShareTheLimitAgreeWithinThirtySeconds(t *testing.T) {
 					}
 				}
 				bound := (calls - tc.level) / 5
-				assert.LessOrEqual(t, time.Since(start).Seconds()/bound, 1.08)
+				assert.LessOrEqual(t, time.Since(start).Seconds()/bound, tc.ratio)
 			})
 		})
 	}
