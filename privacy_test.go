@@ -286,7 +286,7 @@ func (w *watch) check(t testing.TB, emu *brelliumtest.Emulator, what string, err
 		assert.GreaterOrEqual(t, len(w.events), n, "%s: each attempt is told", what)
 	}
 	look("the log or the observer", told)
-	look("the client", printed(w.client)+printed(*w.client.Audits)+deep(reflect.ValueOf(w.client), "Message", "Header", "Body"))
+	look("the client", printed(w.client)+deep(reflect.ValueOf(w.client), "Message", "Header", "Body"))
 	look("the response", printed(r)+printed(*r)+deep(reflect.ValueOf(r), "Header"))
 	assert.Empty(t, find(told, spoken), what)
 	assert.Empty(t, find(printed(r), spoken), what)

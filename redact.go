@@ -300,18 +300,3 @@ func (p UploadFile) Format(s fmt.State, verb rune) { formatSafe(s, verb, withhel
 
 // LogValue gives the type alone.
 func (p UploadFile) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
-
-// Format prints the client's address alone, under every verb.
-func (s AuditService) Format(f fmt.State, verb rune) { s.client.Format(f, verb) }
-
-// Format prints the client's address alone, under every verb.
-func (s DocumentService) Format(f fmt.State, verb rune) { s.client.Format(f, verb) }
-
-// Format prints the client's address alone, under every verb.
-func (s UserService) Format(f fmt.State, verb rune) { s.client.Format(f, verb) }
-
-// Format prints the client's address alone, under every verb.
-func (s EmailRecipientService) Format(f fmt.State, verb rune) { s.client.Format(f, verb) }
-
-// Format prints the client's address alone, under every verb.
-func (s OAuthService) Format(f fmt.State, verb rune) { s.client.Format(f, verb) }
