@@ -41,6 +41,7 @@ func decodes[T any, P resource[T]](t *testing.T, op *operation, body []byte) boo
 var everyResource = map[string]func(*testing.T, []byte) bool{
 	"Audit":                  func(t *testing.T, b []byte) bool { return decodes[Audit](t, opAuditsRetrieve, b) },
 	"AuditBatchUpdateResult": func(t *testing.T, b []byte) bool { return decodes[AuditBatchUpdateResult](t, opAuditsBatchUpdate, b) },
+	"Document":               func(t *testing.T, b []byte) bool { return decodes[Document](t, opDocumentsRetrieve, b) },
 	"User":                   func(t *testing.T, b []byte) bool { return decodes[User](t, opUsersRetrieve, b) },
 	"EmailRecipient":         func(t *testing.T, b []byte) bool { return decodes[EmailRecipient](t, opEmailRecipientsRetrieve, b) },
 }
@@ -147,6 +148,7 @@ func FuzzDecodePage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		decodesPage[Audit](t, opAuditsList, body)
+		decodesPage[Document](t, opDocumentsList, body)
 		decodesPage[User](t, opUsersList, body)
 		decodesPage[EmailRecipient](t, opEmailRecipientsList, body)
 	})
