@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// loadPlan reads the ids that an earlier run saved, or else makes and saves
+// them. They are there whole or not at all.
+func loadPlan(path string, list func() ([]string, error)) (ids []string, err error) {
+	data, err := os.ReadFile(path)
+	switch {
+	case err == nil:
+		return ids, json.Unmarshal(data, &ids)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	if ids, err = list(); err != nil {
+		return nil, err
+	}
+	if data, err = json.Marshal(ids); err != nil {
+		return nil, err
+	}
+	file, err := os.Create(path + ".new")
+	if err != nil {
+		return nil, err
+	}
+	_, err = file.Write(data)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return nil, err
+	}
+	return ids, os.Rename(path+".new", path)
+}
+
+// lines is a file with an audit on each line, to which lines are only added.
+type lines struct {
+	*os.File
+	ids map[string]bool
+}
+
+// openLines opens the file, or makes it, reads the ids of its audits, and cuts
+// off a last line that a crash left incomplete.
+func openLines(path string) (*lines, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	l := &lines{file, map[string]bool{}}
+	if err := l.load(); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *lines) load() error {
+	var whole int64
+	for r := bufio.NewReader(l); ; {
+		line, err := r.ReadBytes('\n')
+		if err == io.EOF {
+			if err := l.Truncate(whole); err != nil {
+				return err
+			}
+			_, err = l.Seek(whole, io.SeekStart)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		var audit struct {
+			ID string `json:"audit_id"`
+		}
+		if json.Unmarshal(line, &audit) != nil || audit.ID == "" {
+			return fmt.Errorf("line %d of the file holds no audit", len(l.ids)+1)
+		}
+		l.ids[audit.ID] = true
+		whole += int64(len(line))
+	}
+}
+
+func (l *lines) has(id string) bool { return l.ids[id] }
+
+// add adds an audit with one write.
+func (l *lines) add(id string, audit json.RawMessage) error {
+	var line bytes.Buffer
+	if err := json.Compact(&line, audit); err != nil {
+		return err
+	}
+	line.WriteByte('\n')
+	if _, err := l.Write(line.Bytes()); err != nil {
+		return err
+	}
+	l.ids[id] = true
+	return nil
+}
