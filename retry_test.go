@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -308,6 +309,7 @@ func TestTheAttemptTimeoutIsNotTheCallersDeadline(t *testing.T) {
 		require.ErrorAs(t, err, &e)
 		assert.True(t, e.Timeout())
 		assert.Equal(t, "the attempt timed out", e.Reason)
+		assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		assert.NotErrorIs(t, err, context.DeadlineExceeded)
 	})
 	bubble(t, "total time within an attempt", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
@@ -433,13 +435,14 @@ func TestADeleteWhoseAnswerWasLostIsASuccess(t *testing.T) {
 // failure of the same call makes that certain again.
 func TestWhatMayHaveRunIsNotForgotten(t *testing.T) {
 	for name, later := range map[string]brelliumtest.Fault{
-		"never sent": brelliumtest.NeverSent().Forever(),
-		"429":        refusal("1").Forever(),
-		"400":        brelliumtest.Status(400, "INVALID"),
-		"409":        brelliumtest.Status(409, "USER_EXISTS"),
-		"401":        brelliumtest.Status(401, "UNAUTHORIZED").Forever(),
-		"bare 403":   brelliumtest.Blocked(),
-		"too long":   refusal("3600"),
+		"never sent":   brelliumtest.NeverSent().Forever(),
+		"429":          refusal("1").Forever(),
+		"400":          brelliumtest.Status(400, "INVALID"),
+		"409":          brelliumtest.Status(409, "USER_EXISTS"),
+		"401":          brelliumtest.Status(401, "UNAUTHORIZED").Forever(),
+		"bare 403":     brelliumtest.Blocked(),
+		"too long":     refusal("3600"),
+		"its own code": brelliumtest.Status(502, "INVITE_FAILED").Forever(),
 	} {
 		bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			emu.Inject(brelliumtest.OpUserCreate, brelliumtest.DropAfter(), later)

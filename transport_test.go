@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/url"
 	"runtime"
 	"strings"
@@ -882,6 +883,92 @@ func TestATransportThatPanicsHoldsNothing(t *testing.T) {
 			}
 			require.NoError(t, retrieve(t.Context(), client))
 			assert.Len(t, told, 3)
+		})
+	}
+}
+
+// TestWhatTheTraceTells scripts the hooks that a transport calls, for orders
+// of events that real connections show only now and then.
+func TestWhatTheTraceTells(t *testing.T) {
+	lost := errors.New("lost")
+	for name, tc := range map[string]struct {
+		hooks   func(h *httptrace.ClientTrace)
+		stopped bool // the attempt's context is cancelled
+		cancel  bool // by the caller
+		unknown bool
+	}{
+		"no connection": {hooks: func(h *httptrace.ClientTrace) { h.GetConn("a:1") }},
+		"a connection that died": {hooks: func(h *httptrace.ClientTrace) {
+			h.GetConn("a:1")
+			h.GotConn(httptrace.GotConnInfo{})
+		}},
+		"a new one after that": {hooks: func(h *httptrace.ClientTrace) {
+			h.GetConn("a:1")
+			h.GotConn(httptrace.GotConnInfo{})
+			h.GetConn("a:1")
+			h.GotConn(httptrace.GotConnInfo{})
+		}},
+		"headers written": {unknown: true, hooks: func(h *httptrace.ClientTrace) {
+			h.GetConn("a:1")
+			h.GotConn(httptrace.GotConnInfo{})
+			h.WroteHeaders()
+		}},
+		"a new connection after the headers": {unknown: true, stopped: true, hooks: func(h *httptrace.ClientTrace) {
+			h.GetConn("a:1")
+			h.GotConn(httptrace.GotConnInfo{})
+			h.WroteHeaders()
+			h.GetConn("a:1")
+		}},
+		"another's connection after the headers": {unknown: true, stopped: true, hooks: func(h *httptrace.ClientTrace) {
+			h.GetConn("a:1")
+			h.GotConn(httptrace.GotConnInfo{})
+			h.WroteHeaders()
+			h.GotConn(httptrace.GotConnInfo{})
+		}},
+		"through a proxy, where the address differs": {unknown: true, stopped: true, hooks: func(h *httptrace.ClientTrace) {
+			h.GetConn("proxy:1")
+			h.GotConn(httptrace.GotConnInfo{})
+			h.WroteHeaders()
+			h.GetConn("a:1")
+		}},
+		"another host first": {unknown: true, hooks: func(h *httptrace.ClientTrace) {
+			h.GetConn("tickets:1")
+			h.GotConn(httptrace.GotConnInfo{})
+			h.WroteHeaders()
+			h.GotFirstResponseByte()
+			h.GetConn("a:1")
+		}},
+		"the same host, though it has answered": {unknown: true, stopped: true, hooks: func(h *httptrace.ClientTrace) {
+			h.GetConn("a:1")
+			h.GotConn(httptrace.GotConnInfo{})
+			h.WroteHeaders()
+			h.GotFirstResponseByte()
+			h.GetConn("a:1")
+		}},
+		"cancelled without a connection": {cancel: true, stopped: true, hooks: func(h *httptrace.ClientTrace) { h.GetConn("a:1") }},
+		"cancelled on a connection, which may be writing": {cancel: true, stopped: true, unknown: true, hooks: func(h *httptrace.ClientTrace) {
+			h.GetConn("a:1")
+			h.GotConn(httptrace.GotConnInfo{})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			client := answering(t, func(r *http.Request) (*http.Response, error) {
+				tc.hooks(httptrace.ContextClientTrace(r.Context()))
+				if tc.cancel {
+					cancel()
+				}
+				assert.Equal(t, tc.stopped, r.Context().Err() != nil)
+				if tc.stopped {
+					return nil, r.Context().Err()
+				}
+				return nil, lost
+			})
+			err := createUser(ctx, client, brellium.WithMaxRetries(0))
+			assert.Equal(t, tc.unknown, brellium.OutcomeUnknown(err))
+			assert.Equal(t, tc.cancel, errors.Is(err, context.Canceled))
+			assert.Equal(t, !tc.stopped, errors.Is(err, lost))
 		})
 	}
 }
