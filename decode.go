@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"time"
 )
@@ -66,8 +67,11 @@ func (c *call) decode(v any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return c.decodeError("it is empty")
 	}
+	if len(body) > manyBytes && countValues(body) > maxValues {
+		return c.decodeError("it holds more than 500,000 values")
+	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return c.decodeError(decodeReason(body, err))
+		return c.decodeError(decodeReason(body, v, err))
 	}
 	if bytes.Equal(bytes.TrimSpace(body), []byte("null")) {
 		return c.decodeError("it is null")
@@ -85,12 +89,13 @@ func (c *call) decodeNothing() error {
 }
 
 // decodeReason says what is wrong with body in words of our own.
-func decodeReason(body []byte, err error) string {
+func decodeReason(body []byte, v any, err error) string {
 	if e, ok := asType[*json.UnmarshalTypeError](err); ok {
-		if e.Field == "" {
+		field := knownField(reflect.TypeOf(v), e.Field)
+		if field == "" {
 			return "it is not of the kind of JSON that was expected"
 		}
-		return "the field " + e.Field + " is not of the type that was expected"
+		return "the field " + field + " is not of the type that was expected"
 	}
 	if _, ok := asType[*json.SyntaxError](err); ok {
 		if body = bytes.TrimSpace(body); body[0] == '<' {
@@ -99,6 +104,32 @@ func decodeReason(body []byte, err error) string {
 		return "it is not valid JSON"
 	}
 	return "it does not fit"
+}
+
+// A small value of an answer, such as {}, takes a hundred times its size once
+// decoded, so that the size of an answer alone bounds nothing. Those of up to
+// manyBytes are not counted.
+const (
+	manyBytes = 1 << 20
+	maxValues = 500_000
+)
+
+// countValues counts the values in body, give or take those in containers that
+// hold one.
+func countValues(body []byte) (n int) {
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case ',', '{', '[':
+			n++
+		case '"':
+			for i++; i < len(body) && body[i] != '"'; i++ {
+				if body[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	return n
 }
 
 // rawItems returns the n items of the list answer body, which has been decoded
@@ -272,8 +303,8 @@ func (t *Time) UnmarshalJSON(data []byte) error {
 		s = ""
 	}
 	parsed, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(s))
-	if err != nil {
-		parsed = time.Time{}
+	if _, offset := parsed.Zone(); err != nil || offset <= -24*3600 || offset >= 24*3600 {
+		parsed = time.Time{} // time.Parse lets offsets of a day pass, which cannot be encoded again
 	}
 	t.Time = parsed
 	return nil

@@ -19,6 +19,7 @@ var resourceSeeds = []string{
 	`{"audit_id":"x","flags":null,"people":null,"brand_new":{"a":[1]}}`,
 	`{"AUDIT_ID":"x","audit_id":"y","status":5}`,
 	"\xef\xbb\xbf {\"user_id\":\"u\"}\r\n",
+	`{"timestamp":"2025-03-04T05:06:07+24:00","created_at":"9999-12-31T23:59:59-23:60"}`,
 	`[]`, `null`, `"text"`, `{`, ``, `<html>`, `{"metadata":[]}`, `{"created_at":{"a":1}}`, `{"score":1e999}`,
 }
 
