@@ -413,9 +413,14 @@ func inBubble(t *testing.T, options LimiterOptions, test func(t *testing.T, l *L
 		m := new(model)
 		l.store = m
 		test(t, l, m)
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		settle(time.Minute)
 	})
+}
+
+// settle lets time pass, and everything that happens at its end.
+func settle(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // drained leaves nothing in the bucket but the reserve.
@@ -423,7 +428,7 @@ func drained(t *testing.T, l *Limiter) {
 	p, err := l.Acquire(context.Background())
 	require.NoError(t, err)
 	p.Done(allowed(1, 100))
-	time.Sleep(time.Millisecond)
+	settle(time.Millisecond)
 }
 
 func TestWaitThatTheDeadlineCannotCoverFailsAtOnceAndTakesNothing(t *testing.T) {
@@ -431,7 +436,7 @@ func TestWaitThatTheDeadlineCannotCoverFailsAtOnceAndTakesNothing(t *testing.T) 
 		p, err := l.Acquire(context.Background())
 		require.NoError(t, err)
 		p.Done(brellium.LimiterAnswer{Refused: true, RetryAfter: 5 * time.Second})
-		time.Sleep(time.Millisecond)
+		settle(time.Millisecond)
 		before := m.dump()
 		begin := time.Now()
 		for range 3 {
@@ -444,6 +449,7 @@ func TestWaitThatTheDeadlineCannotCoverFailsAtOnceAndTakesNothing(t *testing.T) 
 			require.Greater(t, interrupted.Wait, 4*time.Second)
 		}
 		require.Zero(t, time.Since(begin), "at once")
+		synctest.Wait()
 		require.Empty(t, m.tickets)
 		require.Empty(t, m.attempts)
 		require.Contains(t, before, fmt.Sprintln("ended", m.ended))
@@ -479,6 +485,7 @@ func TestWaitThatBecomesTooLongFailsThen(t *testing.T) {
 			}
 		}
 		require.Less(t, time.Since(begin), time.Second)
+		synctest.Wait()
 		require.Empty(t, m.tickets)
 	})
 }
@@ -496,7 +503,7 @@ func TestLeavingTheQueueGivesUpTheTicket(t *testing.T) {
 		require.Len(t, m.tickets, 1)
 		cancel()
 		require.ErrorIs(t, <-result, context.Canceled)
-		time.Sleep(110 * time.Millisecond)
+		settle(110 * time.Millisecond)
 		require.Empty(t, m.tickets)
 		require.Zero(t, l.Stats().Waiting)
 	})
@@ -505,14 +512,14 @@ func TestLeavingTheQueueGivesUpTheTicket(t *testing.T) {
 func TestGrantThatNobodyWaitsForIsGivenBack(t *testing.T) {
 	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, m *model) {
 		take(t, l)
-		time.Sleep(time.Second)
+		settle(time.Second)
 		m.latency = 100 * time.Millisecond
 		low := m.low
 		ctx, cancel := context.WithTimeout(context.Background(), 70*time.Millisecond) // the grant is on its way
 		defer cancel()
 		_, err := l.Acquire(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		time.Sleep(2 * time.Second)
+		settle(2 * time.Second)
 		require.Empty(t, m.attempts)
 		require.GreaterOrEqual(t, m.low, low)
 		require.Zero(t, m.ended-1, "it never counted")
@@ -629,14 +636,14 @@ func TestCallsThatWaitLocallyComeBackWithRedis(t *testing.T) {
 		b := &breaking{model: new(model)}
 		l.store = b
 		take(t, l)
-		time.Sleep(time.Second)
+		settle(time.Second)
 		b.set(errors.New("gone"))
 		begin := time.Now()
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() { take(t, l) })
 		}
-		time.Sleep(10 * time.Second)
+		settle(10 * time.Second)
 		require.EqualValues(t, 1, l.Stats().Local)
 		require.Equal(t, 9, l.Stats().Waiting)
 		require.True(t, l.Stats().Away)
@@ -646,7 +653,7 @@ func TestCallsThatWaitLocallyComeBackWithRedis(t *testing.T) {
 		require.LessOrEqual(t, time.Since(begin), 14*time.Second)
 		require.EqualValues(t, 10, l.Stats().Granted)
 		require.Len(t, n.list(), 2)
-		time.Sleep(time.Second)
+		settle(time.Second)
 		require.Zero(t, l.spent)
 	})
 }
@@ -654,8 +661,10 @@ func TestCallsThatWaitLocallyComeBackWithRedis(t *testing.T) {
 func TestAnswerThatComesLateIsUsed(t *testing.T) {
 	inBubble(t, LimiterOptions{LocalBurst: 1, LocalPerSecond: 0.01}, func(t *testing.T, l *Limiter, m *model) {
 		take(t, l)
-		time.Sleep(time.Second)
+		settle(time.Second)
+		m.mu.Lock()
 		m.latency = 20 * time.Second // as a Redis client that does not heed contexts
+		m.mu.Unlock()
 		done := make(chan struct{})
 		for range 3 {
 			go func() { take(t, l); done <- struct{}{} }()
@@ -670,7 +679,7 @@ func TestAnswerThatComesLateIsUsed(t *testing.T) {
 		<-done
 		require.Less(t, time.Since(begin), 21*time.Second)
 		require.False(t, l.Stats().Away)
-		time.Sleep(time.Second)
+		settle(time.Second)
 		for _, u := range m.attempts {
 			require.NotEqual(t, 2.0, u.attempt, "the grant that came too late was given back")
 		}
@@ -684,7 +693,7 @@ func TestPermitIsEndedOnce(t *testing.T) {
 		for range 3 {
 			p.Done(allowed(99, 100))
 		}
-		time.Sleep(time.Second)
+		settle(time.Second)
 		require.Equal(t, 1.0, m.ended)
 		require.Zero(t, l.inFlight)
 	})

@@ -40,9 +40,12 @@ const (
 )
 
 func (m *model) exchange(ctx context.Context, q *request) (reply, error) {
-	if m.latency > 0 {
-		time.Sleep(m.latency / 2)
-		defer time.Sleep(m.latency / 2)
+	m.mu.Lock()
+	latency := m.latency
+	m.mu.Unlock()
+	if latency > 0 {
+		time.Sleep(latency / 2)
+		defer time.Sleep(latency / 2)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -116,6 +116,7 @@ func (f fleet) run(t *testing.T) (o outcome) {
 			}
 		}
 		time.Sleep(time.Second) // for the last answers to be told
+		synctest.Wait()
 		o.exchanges = shared.exchanges
 		o.calls = f.calls / f.workers * f.workers
 		o.ratio = took.Seconds() / ((float64(o.calls) - f.level) / 5)
@@ -161,10 +162,10 @@ func jain(done [][]time.Duration) float64 {
 // Row 15 of the figures to reach, at full scale: the real client against the
 // emulator.
 func TestFleetKeepsTheLimitWithoutRefusalAndSharesEqually(t *testing.T) {
-	for _, workers := range []int{1, 5, 20, 50} {
+	for _, workers := range []int{5, 20, 50} {
 		for _, level := range []float64{100, 0} {
 			t.Run(fmt.Sprintf("%d workers, %v tokens", workers, level), func(t *testing.T) {
-				for seed := range uint64(2) {
+				for seed := range uint64(1 + level/100) {
 					o := fleet{workers: workers, calls: 1000, concurrency: []int{8, 1}[seed], level: level, seed: seed,
 						median: 80 * time.Millisecond, p99: 400 * time.Millisecond, toStore: time.Millisecond}.run(t)
 					o.log(t)
