@@ -91,14 +91,14 @@ const (
 //   - It yields. Beside clients that do not, such as a wrapper that retries on
 //     429 or a fixed token bucket, all wanting more than 5 requests a second
 //     together, it is left with 1 or 2 % of the tokens. Give each side a fixed
-//     share then (WithRateLimit, SplitRateLimit).
+//     share then (WithRateLimit, SplitRateLimit), the other side too.
 //   - It begins slowly: one request, then two side by side, then more with
 //     each answer. A short job on a full bucket therefore takes a few round
 //     trips longer; see AdaptiveLimiterOptions.SoleClient.
 //   - Many processes that start at the same moment cause some refusals until
-//     they know of each other: about one for each of 20 processes, two to four
-//     for each of 50. They are repeated, but they are refusals. Later than 30 s
-//     after the last start there are none among up to 30 processes.
+//     they know of each other: a few among 20, some two for each of 50. They are
+//     repeated, but they are refusals. Later than 30 s after the last start there
+//     are none among up to 30 processes.
 //   - With some 50 processes each learns something every 10 s only. Shares
 //     then differ by some 10 %, and a few percent of the tokens stay unused.
 //   - While others spend, some 11 tokens stay in the bucket for them, which
@@ -119,8 +119,9 @@ type AdaptiveLimiter struct {
 type AdaptiveLimiterOptions struct {
 	// SoleClient says that nothing else uses the organization's limit: no
 	// other process, no other limiter. The limiter then needs one answer, and
-	// sends as much as the bucket holds at once. Where it is not true, refusals
-	// triple. The default is false.
+	// sends as much as the bucket holds at once. Where it is not true, many
+	// requests are refused at the start, and with some 20 processes calls are
+	// lost for it. The default is false.
 	SoleClient bool
 
 	// MaxBurst and MaxPerSecond bound what the limiter sends, whatever the

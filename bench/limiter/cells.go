@@ -175,6 +175,51 @@ func cells() []cell {
 	}
 }
 
+// rival is a way to keep to the limit, for comparison.
+type rival struct {
+	name   string
+	client func(processes int) maker
+}
+
+func rivals() []rival {
+	always := func(m maker) func(int) maker { return func(int) maker { return m } }
+	return []rival{
+		{"the guide's wrapper", always(guide)},
+		{"no limiter, 2 retries by Retry-After", always(unpaced)},
+		{"`x/time/rate` at 100 and 5/s, 2 retries", always(plain)},
+		{"brellium-go, a fixed share each (`SplitRateLimit`)", split},
+		{"**brellium-go**", always(ours)},
+	}
+}
+
+// comparisons are the worlds in which rivals are compared.
+func comparisons() []struct {
+	name string
+	world
+} {
+	return []struct {
+		name string
+		world
+	}{
+		{"1 process, empty bucket", world{latency: near, processes: even(1, 1000, 16)}},
+		{"5 processes", world{latency: near, level: 100, processes: even(5, 1000, 8)}},
+		{"5 processes, one with 600 of the calls", world{latency: near, level: 100, processes: shares(0, 600, 100, 100, 100, 100)}},
+		{"20 processes", world{latency: near, level: 100, processes: even(20, 1000, 8)}},
+		{"50 processes, 20 calls each", world{latency: near, level: 100, processes: even(50, 1000, 4)}},
+	}
+}
+
+// compare measures a rival in a world: lost calls, refusals, and the time over
+// the bound.
+func (r rival) compare(w world, seed uint64) (lost, refusals, ratio float64) {
+	w.processes = slices.Clone(w.processes)
+	for i := range w.processes {
+		w.processes[i].client = r.client(len(w.processes))
+	}
+	o := w.run(seed)
+	return float64(o.lost()), float64(o.refusals(nil)), o.finished().Seconds() / w.bound(o.done())
+}
+
 // anything measures worlds of one process that are drawn at random.
 func anything(worlds int) func(uint64) map[string]float64 {
 	return func(seed uint64) map[string]float64 {

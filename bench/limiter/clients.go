@@ -133,23 +133,43 @@ func (b *ownBucket) try() time.Duration {
 // two repeats of a refused or failed call, as SDKs have them.
 func plain(e *brelliumtest.Emulator, transport http.RoundTripper) func(context.Context) error {
 	hc, token, limiter := &http.Client{Transport: transport}, e.IssueToken(), rate.NewLimiter(5, 100)
-	return func(ctx context.Context) error {
-		for attempt := 0; ; attempt++ {
+	return func(ctx context.Context) error { return repeat(ctx, hc, e, token, limiter) }
+}
+
+// unpaced has no limiter and repeats a refused or failed call twice, after what
+// Retry-After asks for.
+func unpaced(e *brelliumtest.Emulator, transport http.RoundTripper) func(context.Context) error {
+	hc, token := &http.Client{Transport: transport}, e.IssueToken()
+	return func(ctx context.Context) error { return repeat(ctx, hc, e, token, nil) }
+}
+
+func repeat(ctx context.Context, hc *http.Client, e *brelliumtest.Emulator, token string, limiter *rate.Limiter) error {
+	for attempt := 0; ; attempt++ {
+		if limiter != nil {
 			if err := limiter.Wait(ctx); err != nil {
 				return err
 			}
-			status, header := get(ctx, hc, e, token)
-			if status == http.StatusOK {
-				return nil
-			}
-			if attempt == 2 {
-				return fmt.Errorf("status %d", status)
-			}
-			wait := 500 * time.Millisecond << attempt
-			if seconds, err := strconv.Atoi(header.Get("Retry-After")); err == nil {
-				wait = time.Duration(seconds) * time.Second
-			}
-			time.Sleep(wait)
 		}
+		status, header := get(ctx, hc, e, token)
+		if status == http.StatusOK {
+			return nil
+		}
+		if attempt == 2 {
+			return fmt.Errorf("status %d", status)
+		}
+		wait := 500 * time.Millisecond << attempt
+		if seconds, err := strconv.Atoi(header.Get("Retry-After")); err == nil {
+			wait = time.Duration(seconds) * time.Second
+		}
+		time.Sleep(wait)
 	}
+}
+
+// split is the client with the fixed share of one of so many workers.
+func split(workers int) maker {
+	burst, perSecond, err := brellium.SplitRateLimit(workers)
+	if err != nil {
+		panic(err)
+	}
+	return oursWith(brellium.WithRateLimit(burst, perSecond))
 }

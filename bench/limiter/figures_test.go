@@ -3,7 +3,6 @@ package limiter
 import (
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -88,9 +87,48 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+// TestRivals prints, with -figures, what other ways to keep to the limit come
+// to. In the short check it makes sure that they lose what we do not.
+func TestRivals(t *testing.T) {
+	n, worlds := 1, comparisons()
+	if *figures {
+		n = *seeds
+	} else {
+		worlds = worlds[1:2]
+	}
+	var table strings.Builder
+	table.WriteString("| client |")
+	for _, w := range worlds {
+		table.WriteString(" " + w.name + " |")
+	}
+	table.WriteString("\n|---|" + strings.Repeat("---|", len(worlds)) + "\n")
+	for _, r := range rivals() {
+		table.WriteString("| " + r.name + " |")
+		for _, w := range worlds {
+			var lost, refusals, ratio float64
+			for seed := range n {
+				synctest.Test(t, func(*testing.T) {
+					a, b, c := r.compare(w.world, uint64(seed))
+					lost, refusals, ratio = lost+a/float64(n), refusals+b/float64(n), ratio+c/float64(n)
+				})
+			}
+			fmt.Fprintf(&table, " %s, %s, %.3f |", thousands(int(lost+0.5)), thousands(int(refusals+0.5)), ratio)
+			if strings.Contains(r.name, "brellium") {
+				assert.Zero(t, lost, r.name)
+			} else if !*figures {
+				assert.Greater(t, lost, 100.0, r.name)
+			}
+		}
+		table.WriteString("\n")
+	}
+	if *figures {
+		fmt.Print(table.String())
+	}
+}
+
 // write prints the table in Markdown.
 func write(table []measured) {
-	fmt.Fprintln(os.Stdout, "| # | situation | time over the bound | refused | fairness | |\n|---|---|---|---|---|---|")
+	fmt.Println("| # | situation | time over the bound | refused | fairness | |\n|---|---|---|---|---|---|")
 	for _, m := range table {
 		var columns [4]string
 		for i, g := range m.goals {
