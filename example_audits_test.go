@@ -70,6 +70,22 @@ func ExampleAuditService_All_resume() {
 	// walk 2: 30 audits
 }
 
+func ExampleCollect() {
+	emulator := brelliumtest.New()
+	emulator.SeedAudits(24)
+	client, err := emulator.Client()
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	audits, err := brellium.Collect(client.Audits.All(context.Background(), brellium.AuditListParams{}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(audits))
+	// Output: 25
+}
+
 // Page by page, by hand.
 func ExamplePage_Next() {
 	emulator := brelliumtest.New()

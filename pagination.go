@@ -194,6 +194,20 @@ func all[T any, P resource[T]](ctx context.Context, c *Client, op *operation, qu
 	}
 }
 
+// Collect reads what an All method returns to its end, or to its first error,
+// which it returns together with the items before it. It holds all of them in
+// memory: range over a long list instead.
+func Collect[T any](all iter.Seq2[*T, error]) ([]*T, error) {
+	var items []*T
+	for item, err := range all {
+		if err != nil {
+			return items, err
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}
+
 // detached copies an item out of its page, so that a caller who keeps a few
 // items does not keep all their pages in memory.
 func detached[T any, P resource[T]](item *T) *T {
