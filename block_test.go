@@ -258,6 +258,8 @@ func TestOnWatchCallsGoOneAtATime(t *testing.T) {
 // does not go out as if there were none.
 func TestACallInTheQueueLearnsOfABlock(t *testing.T) {
 	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		require.NoError(t, retrieve(t.Context(), client)) // the others wait for a token of the bucket
+		emu.ClearRequests()
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(2))
 		var calls sync.WaitGroup
 		var sent, failedFast atomic.Int32
