@@ -497,14 +497,11 @@ func isNil(v any) bool {
 // field, is go-retryablehttp's.
 func retries(rt http.RoundTripper) bool {
 	for range 16 {
-		switch t := rt.(type) {
-		case nil:
+		switch rt.(type) {
+		case nil, *http.Transport:
 			return false
 		case *retryablehttp.RoundTripper:
 			return true
-		case *http.Transport:
-			_ = t
-			return false
 		}
 		v := reflect.Indirect(reflect.ValueOf(rt))
 		if v.Kind() != reflect.Struct {

@@ -1,0 +1,359 @@
+package brellium_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/brellium/brellium-go"
+	"github.com/brellium/brellium-go/brelliumtest"
+)
+
+// withoutEnvironment hides the credentials of whoever runs the tests.
+func withoutEnvironment(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"BRELLIUM_ACCESS_TOKEN", "BRELLIUM_CLIENT_ID", "BRELLIUM_CLIENT_SECRET", "BRELLIUM_BASE_URL"} {
+		t.Setenv(name, "")
+	}
+}
+
+// refusedOption wants a ValidationError for field, without the value in its text.
+func refusedOption(t *testing.T, err error, field, value string) {
+	t.Helper()
+	var e *brellium.ValidationError
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, field, e.Field)
+	assert.NotEmpty(t, e.Reason)
+	if value != "" {
+		assert.NotContains(t, err.Error(), value)
+	}
+}
+
+// 1Password/connect-sdk-go#73, supabase/terraform-provider-supabase#292
+func TestASecretFromAFileIsTrimmed(t *testing.T) {
+	withoutEnvironment(t)
+	check := func(t *testing.T, opts ...brellium.ClientOption) {
+		emu := brelliumtest.New(brelliumtest.WithCredentials("id-1", "s3cret"))
+		client, err := brellium.NewClient(append(opts, brellium.WithHTTPClient(&http.Client{Transport: emu.Transport()}), brellium.WithBaseURL(" "+emu.BaseURL()+"\n"))...)
+		require.NoError(t, err)
+		require.NoError(t, retrieve(t.Context(), client))
+		requests := emu.Requests(opToken)
+		require.Len(t, requests, 1)
+		assert.JSONEq(t, `{"grant_type":"client_credentials","client_id":"id-1","client_secret":"s3cret"}`, string(requests[0].Body))
+	}
+	t.Run("options", func(t *testing.T) { check(t, brellium.WithClientCredentials("id-1\n", " s3cret\r\n")) })
+	t.Run("environment", func(t *testing.T) {
+		t.Setenv("BRELLIUM_CLIENT_ID", "id-1\n")
+		t.Setenv("BRELLIUM_CLIENT_SECRET", "\ts3cret \r\n")
+		check(t)
+	})
+	for name, value := range map[string]string{"newline": "s3c\nret", "null": "s3c\x00ret", "beyond ASCII": "s3cr\u00e9t", "delete": "s3c\x7fret"} {
+		t.Run(name, func(t *testing.T) {
+			_, err := brellium.NewClient(brellium.WithClientCredentials("id-1", value))
+			refusedOption(t, err, "WithClientCredentials", "s3c")
+			_, err = brellium.NewClient(brellium.WithClientCredentials(value, "x"))
+			refusedOption(t, err, "WithClientCredentials", "s3c")
+			_, err = brellium.NewClient(brellium.WithAccessToken(value))
+			refusedOption(t, err, "WithAccessToken", "s3c")
+		})
+	}
+}
+
+func TestCredentialsComeFromOptionsOrElseTheEnvironment(t *testing.T) {
+	emu := brelliumtest.New()
+	token := func(t *testing.T, opts ...brellium.ClientOption) (string, error) {
+		client, err := brellium.NewClient(append(opts, brellium.WithHTTPClient(&http.Client{Transport: emu.Transport()}), brellium.WithBaseURL(emu.BaseURL()))...)
+		if err != nil {
+			return "", err
+		}
+		emu.ClearRequests()
+		_ = retrieve(t.Context(), client)
+		return emu.Requests(brelliumtest.OpAuditRetrieve)[0].Token, nil
+	}
+	withoutEnvironment(t)
+	_, err := token(t)
+	refusedOption(t, err, "credentials", "")
+	_, err = token(t, brellium.WithAccessToken("x"), brellium.WithClientCredentials("id", "secret"))
+	refusedOption(t, err, "WithAccessToken", "secret")
+	_, err = token(t, brellium.WithClientCredentials("", "secret"))
+	refusedOption(t, err, "WithClientCredentials", "secret")
+	_, err = token(t, brellium.WithClientCredentials("id", " "))
+	refusedOption(t, err, "WithClientCredentials", "")
+
+	t.Setenv("BRELLIUM_CLIENT_ID", emu.ClientID)
+	_, err = token(t)
+	refusedOption(t, err, "BRELLIUM_CLIENT_SECRET", "")
+	t.Setenv("BRELLIUM_CLIENT_SECRET", emu.ClientSecret)
+	got, err := token(t)
+	require.NoError(t, err)
+	assert.Contains(t, got, "emulator-token-")
+	t.Setenv("BRELLIUM_ACCESS_TOKEN", "from-the-environment")
+	got, err = token(t)
+	require.NoError(t, err)
+	assert.Equal(t, "from-the-environment", got, "a token beats the pair")
+	got, err = token(t, brellium.WithClientCredentials(emu.ClientID, emu.ClientSecret))
+	require.NoError(t, err)
+	assert.Contains(t, got, "emulator-token-", "options beat the environment")
+	t.Setenv("BRELLIUM_ACCESS_TOKEN", "two\nlines")
+	_, err = token(t)
+	refusedOption(t, err, "BRELLIUM_ACCESS_TOKEN", "two")
+}
+
+// cohere-ai/cohere-go#105, slok/goresilience#34, modelcontextprotocol/go-sdk#256
+func TestRetriesCanBeSwitchedOff(t *testing.T) {
+	down := brelliumtest.Status(503, "UNAVAILABLE").Forever()
+	check := func(t *testing.T, emu *brelliumtest.Emulator, err error) {
+		assert.Equal(t, 1, emu.Count(brelliumtest.OpAuditRetrieve))
+		isAPIError(503, "UNAVAILABLE")(t, err)
+		var exhausted *brellium.RetriesExhaustedError
+		assert.False(t, errors.As(err, &exhausted), "the failure itself")
+	}
+	bubble(t, "client", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpAny, brelliumtest.OK(), down)
+		check(t, emu, retrieve(t.Context(), client))
+	}, brellium.WithMaxRetries(0))
+	bubble(t, "call", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpAny, brelliumtest.OK(), down)
+		check(t, emu, retrieve(t.Context(), client, brellium.WithMaxRetries(0)))
+	}, brellium.WithMaxRetries(4))
+	bubble(t, "429", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpAuditRetrieve, refusal("1").Forever())
+		isAPIError(429, brellium.CodeRateLimited)(t, retrieve(t.Context(), client, brellium.WithMaxRetries(0)))
+		assert.Equal(t, 1, emu.Count(brelliumtest.OpAuditRetrieve))
+	})
+	bubble(t, "401 is still replayed", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(401, "UNAUTHORIZED"))
+		require.NoError(t, retrieve(t.Context(), client, brellium.WithMaxRetries(0)))
+		assert.Equal(t, 2, emu.Count(brelliumtest.OpAuditRetrieve))
+	})
+	bubble(t, "call over client", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpAuditRetrieve, down)
+		require.Error(t, retrieve(t.Context(), client, brellium.WithMaxRetries(2)))
+		assert.Equal(t, 3, emu.Count(brelliumtest.OpAuditRetrieve))
+	}, brellium.WithMaxRetries(0))
+	_, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithMaxRetries(-1))
+	refusedOption(t, err, "WithMaxRetries", "")
+	bubble(t, "negative", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		for field, opt := range map[string]brellium.Option{
+			"WithMaxRetries": brellium.WithMaxRetries(-1), "WithAttemptTimeout": brellium.WithAttemptTimeout(-1), "WithTotalTimeout": brellium.WithTotalTimeout(-time.Hour),
+		} {
+			refusedOption(t, retrieve(t.Context(), client, opt), field, "")
+		}
+		assert.Zero(t, emu.Count(brelliumtest.OpAny))
+	})
+}
+
+// stackitcloud/stackit-sdk-go#236, TencentAd/marketing-api-go-sdk#5
+func TestHTTPClientsOfOthersAreLeftAlone(t *testing.T) {
+	emu := brelliumtest.New()
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	used := map[string]int{}
+	own := &http.Client{
+		Timeout: time.Minute, Jar: jar,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			used[r.Method+" "+r.URL.Host]++
+			return emu.Transport().RoundTrip(r)
+		}),
+	}
+	before, ownBefore := *http.DefaultClient, *own
+	transportBefore := http.DefaultTransport
+	settings := http.DefaultTransport.(*http.Transport).Clone()
+
+	client, err := emu.Client(brellium.WithHTTPClient(own))
+	require.NoError(t, err)
+	_, err = emu.Client(brellium.WithHTTPClient(http.DefaultClient))
+	require.NoError(t, err)
+	for _, c := range callers {
+		if c.op == opPut || c.op == "audits.retrieve" {
+			require.NoError(t, c.call(t.Context(), client))
+		}
+	}
+	assert.Equal(t, map[string]int{"POST api.brellium.test": 2, "GET api.brellium.test": 1, "PUT storage.brellium.test": 1}, used,
+		"the token, the call, the batch and the upload all go through it")
+	assert.Equal(t, before, *http.DefaultClient)
+	assert.Same(t, transportBefore, http.DefaultTransport)
+	after := http.DefaultTransport.(*http.Transport).Clone()
+	assert.Equal(t, settings.MaxIdleConnsPerHost, after.MaxIdleConnsPerHost)
+	assert.Equal(t, settings.TLSHandshakeTimeout, after.TLSHandshakeTimeout)
+	assert.Equal(t, ownBefore.Timeout, own.Timeout)
+	assert.Same(t, ownBefore.Jar, own.Jar)
+	assert.NotNil(t, own.CheckRedirect)
+	assert.NotNil(t, own.Transport)
+	assert.Empty(t, jar.Cookies(&url.URL{Scheme: "https", Host: "api.brellium.test"}))
+}
+
+func TestTheTimeoutOfAnHTTPClientBoundsAnAttempt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		client, option, want time.Duration
+	}{
+		"shorter": {client: time.Second, option: 5 * time.Second, want: time.Second},
+		"longer":  {client: time.Minute, option: 5 * time.Second, want: 5 * time.Second},
+		"alone":   {client: 2 * time.Second, option: 0, want: 2 * time.Second},
+	} {
+		bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, _ *brellium.Client) {
+			client, err := emu.Client(brellium.WithAttemptTimeout(tc.option), brellium.WithHTTPClient(&http.Client{Transport: emu.Transport(), Timeout: tc.client}))
+			require.NoError(t, err)
+			emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.StallHeaders(0))
+			var resp brellium.Response
+			require.Error(t, retrieve(t.Context(), client, brellium.WithMaxRetries(0), brellium.WithResponseInto(&resp)))
+			assert.Equal(t, tc.want, resp.Attempts[0].Duration)
+		})
+	}
+}
+
+// wrapper is a transport around another one.
+type wrapper struct {
+	http.RoundTripper
+	Name string
+}
+
+// hiddenWrapper is one that does not show what it wraps.
+type hiddenWrapper struct{ inner http.RoundTripper }
+
+func (h hiddenWrapper) RoundTrip(r *http.Request) (*http.Response, error) {
+	return h.inner.RoundTrip(r)
+}
+
+func TestARetryingTransportIsRefused(t *testing.T) {
+	retrying := retryablehttp.NewClient().StandardClient()
+	for name, hc := range map[string]*http.Client{
+		"itself":  retrying,
+		"wrapped": {Transport: &wrapper{RoundTripper: wrapper{RoundTripper: retrying.Transport}}},
+	} {
+		_, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithHTTPClient(hc))
+		refusedOption(t, err, "WithHTTPClient", "")
+		assert.Contains(t, err.Error(), "multiply", name)
+	}
+	circle := &wrapper{}
+	circle.RoundTripper = circle
+	for _, rt := range []http.RoundTripper{nil, http.DefaultTransport, &wrapper{RoundTripper: http.DefaultTransport}, hiddenWrapper{http.DefaultTransport}, &wrapper{}, circle} {
+		_, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithHTTPClient(&http.Client{Transport: rt}))
+		assert.NoError(t, err)
+	}
+}
+
+func TestAWrongOptionIsRefusedByName(t *testing.T) {
+	withoutEnvironment(t)
+	var noTransport *http.Transport
+	var noStore *brellium.MemoryTokenStore
+	var noLimiter *brellium.AdaptiveLimiter
+	var noObserver brellium.ObserverFunc
+	limiter := new(brellium.AdaptiveLimiter)
+	for _, tc := range []struct {
+		field string
+		opts  []brellium.ClientOption
+	}{
+		{"ClientOption", []brellium.ClientOption{nil}},
+		{"WithHTTPClient", []brellium.ClientOption{brellium.WithHTTPClient(nil)}},
+		{"WithHTTPClient", []brellium.ClientOption{brellium.WithHTTPClient(&http.Client{Transport: noTransport})}},
+		{"WithUserAgent", []brellium.ClientOption{brellium.WithUserAgent(" ")}},
+		{"WithUserAgent", []brellium.ClientOption{brellium.WithUserAgent("a\nb")}},
+		{"WithTokenStore", []brellium.ClientOption{brellium.WithTokenStore(nil)}},
+		{"WithTokenStore", []brellium.ClientOption{brellium.WithTokenStore(noStore)}},
+		{"WithTokenStore", []brellium.ClientOption{brellium.WithTokenStore(brellium.NewMemoryTokenStore())}}, // with a fixed token
+		{"WithRateLimiter", []brellium.ClientOption{brellium.WithRateLimiter(nil)}},
+		{"WithRateLimiter", []brellium.ClientOption{brellium.WithRateLimiter(noLimiter)}},
+		{"WithRateLimit", []brellium.ClientOption{brellium.WithRateLimit(0, 1)}},
+		{"WithRateLimit", []brellium.ClientOption{brellium.WithRateLimit(1, 0)}},
+		{"WithRateLimit", []brellium.ClientOption{brellium.WithRateLimit(1, math.NaN())}},
+		{"WithRateLimit", []brellium.ClientOption{brellium.WithRateLimit(1, math.Inf(1))}},
+		{"WithRateLimit", []brellium.ClientOption{brellium.WithRateLimiter(limiter), brellium.WithRateLimit(1, 1)}},
+		{"WithoutRateLimiter", []brellium.ClientOption{brellium.WithRateLimit(1, 1), brellium.WithoutRateLimiter()}},
+		{"WithRateLimiter", []brellium.ClientOption{brellium.WithoutRateLimiter(), brellium.WithRateLimiter(limiter)}},
+		{"WithMaxConcurrency", []brellium.ClientOption{brellium.WithMaxConcurrency(0)}},
+		{"WithMaxConcurrency", []brellium.ClientOption{brellium.WithMaxConcurrency(-1)}},
+		{"WithBlockCooldown", []brellium.ClientOption{brellium.WithBlockCooldown(-1)}},
+		{"WithLogger", []brellium.ClientOption{brellium.WithLogger(nil)}},
+		{"WithObserver", []brellium.ClientOption{brellium.WithObserver(nil)}},
+		{"WithObserver", []brellium.ClientOption{brellium.WithObserver(noObserver)}},
+		{"WithMaxRetries", []brellium.ClientOption{brellium.WithMaxRetries(-1)}},
+		{"WithAttemptTimeout", []brellium.ClientOption{brellium.WithAttemptTimeout(-1)}},
+		{"WithTotalTimeout", []brellium.ClientOption{brellium.WithTotalTimeout(-1)}},
+	} {
+		client, err := brellium.NewClient(append([]brellium.ClientOption{brellium.WithAccessToken("t")}, tc.opts...)...)
+		assert.Nil(t, client)
+		refusedOption(t, err, tc.field, "")
+	}
+	for _, opts := range [][]brellium.ClientOption{
+		{brellium.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))), brellium.WithMaxConcurrency(math.MaxInt32), brellium.WithBlockCooldown(0)},
+		{brellium.WithRateLimit(1, 1), brellium.WithRateLimit(2, 2)}, // the later wins
+		{brellium.WithAttemptTimeout(0), brellium.WithTotalTimeout(0), brellium.WithMaxRetries(math.MaxInt)},
+	} {
+		_, err := brellium.NewClient(append([]brellium.ClientOption{brellium.WithAccessToken("t")}, opts...)...)
+		assert.NoError(t, err)
+	}
+}
+
+// openai/openai-go#134, buildkite/go-buildkite#250, tursodatabase/libsql-client-ts#356
+func TestTheBaseURLMayHaveAPath(t *testing.T) {
+	for _, base := range []string{"https://gw.example.test/brellium", "https://gw.example.test/brellium/", "https://gw.example.test/brellium//"} {
+		emu := brelliumtest.New(brelliumtest.WithBasePath("/brellium"))
+		client, err := emu.Client(brellium.WithBaseURL(base))
+		require.NoError(t, err)
+		_, err = client.Audits.List(t.Context(), brellium.AuditListParams{})
+		require.NoError(t, err)
+		var paths []string
+		for _, r := range emu.Requests() {
+			assert.Equal(t, "gw.example.test", r.Host)
+			paths = append(paths, r.Path)
+		}
+		assert.Equal(t, []string{"/brellium/v2/oauth/token", "/brellium/v2/audits"}, paths)
+	}
+	client := answering(t, func(r *http.Request) (*http.Response, error) {
+		assert.Equal(t, "/a%2Fb%20c/v2/audits/x%2Fy", r.URL.EscapedPath())
+		return reply(200, nil, `{"audit_id":"a"}`), nil
+	}, brellium.WithBaseURL("https://gw.example.test/a%2Fb%20c"))
+	_, err := client.Audits.Retrieve(t.Context(), "x/y")
+	require.NoError(t, err)
+}
+
+func TestAnUnusableBaseURLIsRefused(t *testing.T) {
+	withoutEnvironment(t)
+	for _, base := range []string{"", " ", "api.brellium.com", "/v2", "ftp://api.example.test", "https://", "https:///v2", "https:api.example.test",
+		"https://user:s3cret@api.example.test", "https://api.example.test?key=s3cret", "https://api.example.test?", "https://api.example.test/#s3cret", "https://api.example.test/#",
+		"http://api.example.test", "http://10.0.0.1", "http://127.0.0.1.example.test", "http://localhost.example.test", "https://api.example.test/../x", "https://api.example.test/./x",
+		"https://api.example.test:port", "https://[::1", "https://api.example.test/%zz", "https://api example.test"} {
+		_, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithBaseURL(base))
+		refusedOption(t, err, "WithBaseURL", "s3cret")
+		if strings.TrimSpace(base) != "" {
+			t.Setenv("BRELLIUM_BASE_URL", base)
+			_, err = brellium.NewClient(brellium.WithAccessToken("t"))
+			refusedOption(t, err, "BRELLIUM_BASE_URL", "s3cret")
+			_, err = brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithBaseURL("https://api.example.test"))
+			assert.NoError(t, err, "the option beats the environment")
+		}
+	}
+	for _, base := range []string{"https://api.example.test", "HTTPS://API.example.test:8443", "http://localhost:8080", "http://127.0.0.1", "http://127.9.9.9:1", "http://[::1]:8080"} {
+		_, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithBaseURL(base))
+		assert.NoError(t, err, base)
+	}
+}
+
+func TestNewClientSendsNothingAndStartsNothing(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request") }))
+	defer server.Close()
+	before := runtime.NumGoroutine()
+	for range 50 {
+		_, err := brellium.NewClient(brellium.WithClientCredentials("id", "secret"), brellium.WithBaseURL(server.URL),
+			brellium.WithTokenStore(brellium.NewMemoryTokenStore()), brellium.WithMaxConcurrency(3),
+			brellium.WithObserver(brellium.ObserverFunc(func(ctx context.Context, _ brellium.Event) context.Context { t.Error("an event"); return ctx })))
+		require.NoError(t, err)
+	}
+	assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+}
