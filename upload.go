@@ -112,7 +112,8 @@ func (s *DocumentService) Upload(ctx context.Context, files []UploadFile, option
 // keep the batch themselves. It is repeated as Upload does, but an URL that has
 // expired is an *UploadError with Expired set: where the document has an
 // external id, Create returns a new one. The file's ExternalID, DocType and
-// ExternalMetadata play no part.
+// ExternalMetadata play no part. WithHeader adds a header that the URL's
+// signature asks for.
 func (s *DocumentService) Put(ctx context.Context, to UploadURL, file UploadFile, opts ...CallOption) error {
 	if ctx == nil {
 		return &ValidationError{Field: "ctx", Reason: "must not be nil"}
@@ -123,16 +124,28 @@ func (s *DocumentService) Put(ctx context.Context, to UploadURL, file UploadFile
 	if err := file.validate("file"); err != nil {
 		return err
 	}
-	cfg := callConfig{timing: s.client.timing}
-	if err := cfg.apply(opts, false); err != nil {
+	cfg, err := s.uploadConfig(opts)
+	if err != nil {
 		return err
 	}
-	t := &transfer{client: s.client, file: &file, timing: putTiming(cfg.timing, defaultIdleTimeout), response: cfg.response}
+	t := &transfer{client: s.client, file: &file, timing: putTiming(cfg.timing, defaultIdleTimeout), header: cfg.header, response: cfg.response}
 	if err := t.put(ctx, to.Reveal()); err != nil {
 		err.ExternalID = file.ExternalID
 		return err
 	}
 	return nil
+}
+
+// uploadConfig reads call options as those of an upload.
+func (s *DocumentService) uploadConfig(opts []CallOption) (callConfig, error) {
+	cfg := callConfig{timing: s.client.timing}
+	if err := cfg.apply(opts, false); err != nil {
+		return cfg, err
+	}
+	if cfg.prefetch {
+		return cfg, &ValidationError{Field: "WithPrefetch", Reason: "is for the All methods, which read page after page"}
+	}
+	return cfg, nil
 }
 
 func (f *UploadFile) validate(field string) error {
@@ -181,8 +194,8 @@ func (s *DocumentService) newUpload(ctx context.Context, files []UploadFile, opt
 	options.Concurrency = orDefault(options.Concurrency, defaultUploads)
 	options.BatchSize = orDefault(options.BatchSize, maxBatch)
 	options.IdleTimeout = orDefault(options.IdleTimeout, defaultIdleTimeout)
-	cfg := callConfig{timing: s.client.timing}
-	if err := cfg.apply(opts, false); err != nil {
+	cfg, err := s.uploadConfig(opts)
+	if err != nil {
 		return nil, err
 	}
 	if cfg.response != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -17,6 +18,7 @@ type transfer struct {
 	client   *Client
 	file     *UploadFile
 	timing   timing
+	header   http.Header // beside storageHeader
 	response *Response
 	metadata json.RawMessage
 	batch    *batch // nil where the caller keeps it
@@ -81,8 +83,13 @@ func (t *transfer) put(ctx context.Context, address string) *UploadError {
 	if reason != "" {
 		return &UploadError{reason: reason}
 	}
+	header := storageHeader
+	if t.header != nil {
+		header = maps.Clone(header)
+		maps.Copy(header, t.header)
+	}
 	t.call = &call{
-		Context: ctx, client: t.client, op: opDocumentsPut, url: u, header: storageHeader,
+		Context: ctx, client: t.client, op: opDocumentsPut, url: u, header: header,
 		timing: t.timing, response: t.response, repeatable: true,
 		payload: payload{open: t.open, size: t.file.Size, contentType: []string{t.file.contentType()}, position: t.position},
 	}

@@ -533,7 +533,7 @@ func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 func TestUploadOfAFileThatIsCutWhileItIsSentIsFinal(t *testing.T) {
 	// The storage host takes a while to read, and meanwhile the file is cut.
 	path := filepath.Join(t.TempDir(), "visit.pdf")
-	require.NoError(t, os.WriteFile(path, content(1, 64<<20), 0o600))
+	require.NoError(t, os.WriteFile(path, content(1, 32<<20), 0o600))
 	file, err := brellium.FileFromPath(path)
 	require.NoError(t, err)
 	file.ExternalID = "visit"
@@ -729,6 +729,7 @@ func TestUploadRefusesWhatItCannotSend(t *testing.T) {
 		"IdleTimeout":               {options: brellium.UploadOptions{IdleTimeout: -1}},
 		"WithResponseInto":          {opts: []brellium.CallOption{brellium.WithResponseInto(&brellium.Response{})}},
 		"WithMaxRetries":            {opts: []brellium.CallOption{brellium.WithMaxRetries(-1)}},
+		"WithPrefetch":              {opts: []brellium.CallOption{brellium.WithPrefetch()}},
 		"CallOption":                {opts: []brellium.CallOption{nil}},
 	} {
 		t.Run(field, func(t *testing.T) {
@@ -926,5 +927,106 @@ func TestUploadErrorsAndEventsTellNothingOfTheFiles(t *testing.T) {
 		}
 		assert.Equal(t, 40, n)
 		assert.True(t, brellium.OutcomeUnknown(err))
+	})
+}
+
+func TestUploadOverTLSAndHTTP2(t *testing.T) {
+	data := content(1, 3<<20)
+	path := filepath.Join(t.TempDir(), "path.pdf")
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+	file, err := brellium.FileFromPath(path)
+	require.NoError(t, err)
+	short, long := file, file
+	short.Filename, short.ExternalID, short.Size = "short.pdf", "short", file.Size+1
+	short.Open = func() (io.ReadCloser, error) { return io.NopCloser(iotestReader{bytes.NewReader(data)}), nil }
+	long.Filename, long.ExternalID, long.Size, long.Open = "long.pdf", "long", file.Size-1, short.Open
+	files := []brellium.UploadFile{
+		file, brellium.FileFromBytes("bytes.pdf", data), brellium.FileFromBytes("empty.txt", nil), short, long,
+	}
+
+	var emu *brelliumtest.Emulator
+	var protocols sync.Map
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		protocols.Store(r.Proto, true)
+		emu.Handler().ServeHTTP(w, r)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	emu = brelliumtest.New(brelliumtest.WithStorageURL(server.URL))
+	client, err := brellium.NewClient(brellium.WithBaseURL(server.URL), brellium.WithHTTPClient(server.Client()),
+		brellium.WithClientCredentials(emu.ClientID, emu.ClientSecret))
+	require.NoError(t, err)
+
+	results, err := client.Documents.Upload(t.Context(), files, brellium.UploadOptions{})
+	require.Error(t, err)
+	assert.Equal(t, []brellium.UploadStatus{"stored", "stored", "stored", "failed", "failed"}, statuses(results))
+	require.ErrorContains(t, results[3].Err, "shorter than its Size")
+	require.ErrorContains(t, results[4].Err, "longer than its Size")
+	assert.Equal(t, 1, results[3].Attempts)
+	assert.Equal(t, 1, results[4].Attempts)
+	for i, want := range [][]byte{data, data, nil} {
+		doc, found := emu.Document(results[i].DocumentID)
+		require.True(t, found)
+		assert.Equal(t, digest(want), doc.SHA256)
+	}
+	for _, id := range []string{"short", "long"} {
+		doc, found := emu.Document(id)
+		require.True(t, found)
+		assert.False(t, doc.Arrived)
+	}
+	for _, put := range emu.Requests(brelliumtest.OpDocumentPut) {
+		assert.False(t, put.Chunked)
+	}
+	_, http1 := protocols.Load("HTTP/1.1")
+	assert.False(t, http1)
+}
+
+// A storage host that refuses at once, without reading the file.
+func TestUploadHearsARefusalThatComesBeforeTheFileIsSent(t *testing.T) {
+	emu := brelliumtest.New()
+	var refused atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut && refused.Add(1) == 1 {
+			w.Header().Set("Content-Type", "application/xml")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>`)
+			return
+		}
+		emu.Handler().ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	client, err := brellium.NewClient(brellium.WithBaseURL(server.URL), brellium.WithAccessToken(emu.IssueToken()))
+	require.NoError(t, err)
+	data := content(1, 8<<20)
+	_, err = client.Documents.Upload(t.Context(), []brellium.UploadFile{brellium.FileFromBytes("large.pdf", data)}, brellium.UploadOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, digest(data), emu.Documents()[0].SHA256)
+	assert.Equal(t, 1, emu.Documents()[0].Puts)
+	assert.Equal(t, 2, emu.Count(brelliumtest.OpDocumentCreate), "the refusal was not heard")
+}
+
+func TestPutSendsTheHeadersThatItIsGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		emu := brelliumtest.New()
+		client := emulated(t, emu)
+		created, err := client.Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
+		require.NoError(t, err)
+		var response brellium.Response
+		to := created.Documents[0].UploadURL
+		err = client.Documents.Put(t.Context(), to, someFiles(1)[0], brellium.WithHeader("X-Amz-Acl", "private"), brellium.WithResponseInto(&response))
+		require.NoError(t, err)
+		put := emu.Requests(brelliumtest.OpDocumentPut)[0]
+		assert.Equal(t, "private", put.Header.Get("X-Amz-Acl"))
+		assert.Empty(t, put.Header.Get("Authorization"))
+		assert.Equal(t, 200, response.StatusCode)
+		assert.Len(t, response.Attempts, 1)
+
+		var invalid *brellium.ValidationError
+		require.ErrorAs(t, client.Documents.Put(t.Context(), brellium.UploadURL{}, someFiles(1)[0]), &invalid)
+		assert.Equal(t, "to", invalid.Field)
+		require.ErrorAs(t, client.Documents.Put(t.Context(), to, brellium.UploadFile{Filename: "a.pdf"}), &invalid)
+		assert.Equal(t, "file.Open", invalid.Field)
+		require.ErrorAs(t, client.Documents.Put(t.Context(), to, someFiles(1)[0], brellium.WithPrefetch()), &invalid)
 	})
 }
