@@ -80,7 +80,8 @@ const (
 	// tokens come faster: the time of five, and of half a token.
 	maxRide  = time.Second
 	maxDefer = 100 * time.Millisecond
-	// maxCredit bounds what a process that needed few round trips may make up.
+	// maxCredit bounds what a process that needed few round trips may spend
+	// later, and what one that needed many has to save.
 	maxCredit = 16
 	// maxAnswers bounds one exchange, maxPending what is kept while Redis is
 	// away. What is dropped counts as lost when its lease ends.
@@ -572,7 +573,7 @@ func (l *Limiter) start(now time.Time) {
 	}
 	l.flying = f
 	l.stats.RoundTrips++
-	l.credit--
+	l.credit = max(l.credit-1, -maxCredit)
 	f.timer = time.AfterFunc(l.options.MaxDelay, func() { l.giveUp(f) })
 	go l.run(f)
 }
@@ -611,7 +612,6 @@ func (l *Limiter) run(f *flight) {
 		if r.granted {
 			l.giveBack(r, now)
 		}
-		l.retryAt = now
 	default:
 		l.apply(f, r, now)
 	}

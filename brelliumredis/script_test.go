@@ -177,12 +177,12 @@ func TestScriptAgreesWithModel(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		rdb := b.client(t)
 		ctx := context.Background()
-		for seed := range uint64(5) {
+		for seed := range uint64(3) {
 			require.NoError(t, rdb.FlushAll(ctx).Err())
 			s, m := newTimedStore(t, rdb), new(model)
 			h := &history{rand: rand.New(rand.NewPCG(seed, 8)), now: 1_800_000_000_000_000}
 			granted := 0
-			for step := range 250 {
+			for step := range 200 {
 				q := h.next()
 				s.now = h.now
 				got, err := s.exchange(ctx, q)
