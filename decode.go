@@ -24,13 +24,24 @@ func (r *raw) RawJSON() json.RawMessage {
 	return **r.data
 }
 
-func (r *raw) setRaw(data *json.RawMessage) { r.data = &data }
+func (r *raw) setRaw(data *json.RawMessage)    { r.data = &data }
+func (r *raw) setRawAt(data **json.RawMessage) { r.data = data }
 
 // resource is a pointer to a T that keeps what it was decoded from.
 type resource[T any] interface {
 	*T
 	RawJSON() json.RawMessage
 	setRaw(*json.RawMessage)
+	setRawAt(**json.RawMessage)
+}
+
+// setRaws gives each item its own of raws, at no allocation an item.
+func setRaws[T any, P resource[T]](items []T, raws []json.RawMessage) {
+	pointers := make([]*json.RawMessage, len(raws))
+	for i := range raws {
+		pointers[i] = &raws[i]
+		P(&items[i]).setRawAt(&pointers[i])
+	}
 }
 
 // fetch makes one API call whose answer is one T.

@@ -287,8 +287,6 @@ func decodePage[T any, P resource[T]](c *call) (*Page[T], error) {
 	if err != nil {
 		return nil, c.decodeError("its items cannot be told apart")
 	}
-	for i := range items {
-		P(&p.Data[i]).setRaw(&items[i])
-	}
+	setRaws[T, P](p.Data, items)
 	return p, nil
 }
