@@ -181,8 +181,10 @@ func (c *clientConfig) parseBaseURL() (*url.URL, error) {
 	return u, nil
 }
 
+// loopback reports whether host is this machine for certain. Names below
+// localhost are not: a resolver may lead them, and net/http its proxy, elsewhere.
 func loopback(host string) bool {
-	if host = strings.ToLower(host); host == "localhost" || strings.HasSuffix(host, ".localhost") {
+	if strings.EqualFold(host, "localhost") {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)

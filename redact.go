@@ -300,3 +300,50 @@ func (p UploadFile) Format(s fmt.State, verb rune) { formatSafe(s, verb, withhel
 
 // LogValue gives the type alone.
 func (p UploadFile) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+
+// knownField is as much of path, which names a field of an answer that is
+// decoded into a t, as stands in t: of a map's keys, which are data, nothing.
+// (encoding/json leaves them out itself, its newer engine does not.)
+func knownField(t reflect.Type, path string) string {
+	var known []string
+	for _, name := range strings.Split(path, ".") {
+		for t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		switch t.Kind() {
+		case reflect.Slice, reflect.Array: // name is an index, or is missing
+			if t = t.Elem(); strings.Trim(name, "0123456789") == "" {
+				continue
+			}
+			for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+				t = t.Elem()
+			}
+		}
+		if t.Kind() != reflect.Struct {
+			break
+		}
+		field, ok := fieldNamed(t, name)
+		if !ok {
+			break
+		}
+		tag, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if tag == "" {
+			tag = field.Name
+		}
+		known, t = append(known, tag), field.Type
+	}
+	return strings.Join(known, ".")
+}
+
+func fieldNamed(t reflect.Type, name string) (reflect.StructField, bool) {
+	for _, field := range reflect.VisibleFields(t) {
+		tag, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if tag == "" {
+			tag = field.Name
+		}
+		if !field.Anonymous && strings.EqualFold(tag, name) {
+			return field, true
+		}
+	}
+	return reflect.StructField{}, false
+}

@@ -17,6 +17,9 @@ import (
 // taken for a mistake, and the token is used until the API refuses it.
 const maxTokenLifetime = 10 * 365 * 24 * time.Hour
 
+// maxTokenAnswer is the longest answer of the token endpoint that is decoded.
+const maxTokenAnswer = 64 << 10
+
 // Token is an access token. It hides its value wherever it is printed, logged
 // or encoded; only [Token.Reveal] gives it. A Token is shared by the calls
 // that use it, so its fields are not to be changed.
@@ -116,6 +119,9 @@ func decodeToken(body []byte, now time.Time) (*Token, error) {
 	body = bytes.TrimSpace(bytes.TrimPrefix(body, []byte("\ufeff")))
 	if len(body) == 0 {
 		return fail("the answer is empty")
+	}
+	if len(body) > maxTokenAnswer {
+		return fail("the answer is too large for a token")
 	}
 	var answer struct {
 		AccessToken any             `json:"access_token"`

@@ -358,6 +358,13 @@ func (c *call) exchange(o *outcome, req *http.Request) {
 		o.err = errors.New("the transport returned neither an answer nor an error")
 		return
 	}
+	if resp.StatusCode < 100 || resp.StatusCode > 999 { // net/http lets 000 to 099 pass
+		o.err = errors.New("the answer has no status")
+		if resp.Body != nil {
+			_ = resp.Body.Close()
+		}
+		return
+	}
 	now := time.Now()
 	o.status, o.header = resp.StatusCode, resp.Header
 	o.requestID = printable(headerValue(resp.Header, "X-Request-Id"))

@@ -1,0 +1,491 @@
+package brellium_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/brellium/brellium-go"
+	"github.com/brellium/brellium-go/brelliumtest"
+)
+
+// pipeServer answers each connection with the same bytes, whatever it is asked.
+// Its connections are pipes in memory, under net/http's own transport.
+type pipeServer struct {
+	answer    func(w io.Writer)
+	transport *http.Transport
+	served    sync.WaitGroup
+	requests  atomic.Int64
+	written   atomic.Int64 // bytes of answers that were taken
+}
+
+func newPipeServer(answer func(w io.Writer)) *pipeServer {
+	s := &pipeServer{answer: answer, transport: brellium.NewTransport()}
+	s.transport.Proxy = nil
+	s.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		s.served.Go(func() { s.serve(server) })
+		return client, nil
+	}
+	return s
+}
+
+func (s *pipeServer) serve(conn net.Conn) {
+	defer conn.Close()
+	r, err := http.ReadRequest(bufio.NewReader(conn))
+	if err != nil {
+		return
+	}
+	_, _ = io.Copy(io.Discard, r.Body)
+	s.requests.Add(1)
+	s.answer(writerFunc(func(p []byte) (int, error) {
+		n, err := conn.Write(p)
+		s.written.Add(int64(n))
+		return n, err
+	}))
+}
+
+// close waits until every connection has ended.
+func (s *pipeServer) close() {
+	s.transport.CloseIdleConnections()
+	s.served.Wait()
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func (s *pipeServer) client(t testing.TB, opts ...brellium.ClientOption) *brellium.Client {
+	client, err := brellium.NewClient(append([]brellium.ClientOption{brellium.WithBaseURL("http://127.0.0.1"),
+		brellium.WithHTTPClient(&http.Client{Transport: s.transport}), brellium.WithoutRateLimiter()}, opts...)...)
+	require.NoError(t, err)
+	return client
+}
+
+// hostileCalls are what the whole answers are given to. Each returns what it
+// got and the error.
+var hostileCalls = []func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) (any, error){
+	func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) (any, error) {
+		return c.Audits.Retrieve(ctx, "1", opts...)
+	},
+	func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) (any, error) {
+		for a, err := range c.Audits.All(ctx, brellium.AuditListParams{}, opts...) {
+			if err != nil {
+				return nil, err
+			}
+			_ = a.RawJSON()
+		}
+		return c.Audits, nil
+	},
+	func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) (any, error) {
+		return c.Users.Create(ctx, brellium.UserCreateParams{Email: "a@example.test"}, opts...)
+	},
+	func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) (any, error) {
+		return c.Users, c.Users.Delete(ctx, "1", opts...)
+	},
+	func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) (any, error) {
+		return c.EmailRecipients.FindByEmail(ctx, "a@example.test", opts...)
+	},
+	func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) (any, error) {
+		return c.Documents.Create(ctx, brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf", ExternalID: "a"}}}, opts...)
+	},
+	func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) (any, error) {
+		var into any
+		return c, c.Do(ctx, http.MethodHead, "/v2/x", nil, &into, opts...)
+	},
+	func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) (any, error) {
+		return c.OAuth.CreateToken(ctx, opts...)
+	},
+}
+
+// wholeAnswers are seeds of the fuzzer, and the answers of a plain test.
+var wholeAnswers = []string{
+	"HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n{\"audit_id\":\"1\"}",
+	"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n{\"audit_id\":\"1\"}\r\n0\r\nX-Trailer: 1\r\n\r\n",
+	"HTTP/1.1 200 OK\r\nContent-Length: 83\r\n\r\n{\"access_token\":\"t\",\"token_type\":\"Bearer\",\"expires_in\":1e300,\"data\":[{}],\"more\":12}",
+	"HTTP/1.1 200 OK\r\n\r\n{\"data\":[{\"audit_id\":\"1\"}],\"has_more\":true,\"next_cursor\":\"c\"}",
+	"HTTP/1.1 200 OK\r\n\r\n{\"DATA\":[],\"data\":[{}],\"d\\u0061ta\":[1]}",
+	"HTTP/1.1 201 Created\r\n\r\n{\"documents\":[{\"document_id\":1,\"upload_url\":[]}]}",
+	"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nhello",
+	"HTTP/1.1 304 Not Modified\r\n\r\n",
+	"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n\r\nnull",
+	"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nbytes",
+	"HTTP/1.1 199 Odd\r\n\r\n", "HTTP/1.1 000 Zero\r\n\r\n", "HTTP/1.1 999 High\r\n\r\n{}", "HTTP/1.1 -1 Low\r\n\r\n", "HTTP/9.9 200 OK\r\n\r\n{}",
+	"HTTP/1.1 200\r\n\r\n{}", "HTTP/1.1\r\n\r\n", "\x00\x01\x02", "", "HTTP/1.1 200 OK\r\nNo colon\r\n\r\n{}", "HTTP/1.0 200 OK\n\n{}",
+	"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{}", "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n{}", "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999\r\n\r\n{}",
+	"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff1\r\n{}",
+	"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\n\r\n" + gzipped(gzipped("{}")),
+	"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzipped(`{"audit_id":"1"}`),
+	"HTTP/1.1 302 Found\r\nLocation: https://elsewhere.test/\r\nSet-Cookie: a=b\r\n\r\n",
+	"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\n\r\n{\"error\":{\"code\":\"x\"}}",
+	"HTTP/1.1 403 Forbidden\r\n\r\n<html>", "HTTP/1.1 403 Forbidden\r\n\r\n{\"error\":\"access_denied\"}", "HTTP/1.1 407 Proxy\r\nProxy-Authenticate: Basic\r\n\r\n",
+	"HTTP/1.1 409 Conflict\r\nX-Request-Id: \xff\xfe\r\n\r\n{\"error\":{\"code\":\"USER_EXISTS\",\"message\":\"\\ud800\\u0000\\u202e\",\"type\":[]}}",
+	"HTTP/1.1 429 Slow\r\nRetry-After: 99999999999999999999\r\nRateLimit-Remaining: -1\r\nRateLimit-Reset: 1e999\r\nRateLimit-Limit: NaN\r\n\r\n",
+	"HTTP/1.1 429 Slow\r\nRetry-After: Fri, 31 Dec 9999 23:59:59 GMT\r\nDate: garbage\r\n\r\n{\"error\":[]}",
+	"HTTP/1.1 503 Busy\r\nRetry-After: 0.5\r\nRetry-After: -1\r\n\r\n{\"error\":{\"error\":{\"error\":{}}}}",
+	"HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("[", 20000), "HTTP/1.1 400 Bad\r\n\r\n{\"error\":" + strings.Repeat("{\"a\":", 20000),
+	"HTTP/1.1 200 OK\r\n\r\n\xef\xbb\xbf{\"audit_id\":\"1\"}", "HTTP/1.1 200 OK\r\n\r\n{\"audit_id\":\"\xff\xfe\"}", "HTTP/1.1 200 OK\r\n\r\n\"text\"",
+}
+
+// bomb is some 70 KiB that become 70 MiB.
+var bomb = sync.OnceValue(func() string { return gzipped(strings.Repeat(" ", 70<<20)) })
+
+func gzipped(s string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = io.WriteString(w, s)
+	_ = w.Close()
+	return b.String()
+}
+
+// facing makes one call of a client that gets a whole answer, and checks what
+// must hold whatever the answer was. It runs in virtual time.
+func facing(t *testing.T, which int, answer []byte) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newPipeServer(func(w io.Writer) { _, _ = w.Write(answer) })
+		opts := []brellium.ClientOption{brellium.WithMaxRetries(1), brellium.WithAccessToken("fixed-token")}
+		call := hostileCalls[which%len(hostileCalls)]
+		if which%len(hostileCalls) == len(hostileCalls)-1 || which >= 128 { // the token endpoint answers so, too
+			opts[1] = brellium.WithClientCredentials("id", "secret")
+		}
+		client := server.client(t, opts...)
+		var r brellium.Response
+		begun := time.Now()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		value, err := call(ctx, client, brellium.WithResponseInto(&r))
+		cancel()
+		runtime.ReadMemStats(&after)
+		// Two attempts, of a body that may be gzip; see below for the bounds.
+		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(4<<20+2*1000*len(answer)), "%d bytes", len(answer))
+		assert.Less(t, time.Since(begun), 5*time.Minute, "a call ends in its own time")
+		time.Sleep(time.Minute) // a mint is on nobody's context
+		server.close()
+
+		if err == nil {
+			assert.NotNil(t, value)
+			return
+		}
+		assert.True(t, typed(err), "%T: %v", err, err)
+		for _, text := range []string{fmt.Sprintf("%v|%+v|%#v|%q", err, err, err, err), encoded(err), logged(err)} {
+			assert.NotEmpty(t, text)
+			assert.NotContains(t, text, "fixed-token")
+			assert.NotContains(t, text, "\x1b")
+		}
+		assert.NotContains(t, err.Error(), "\n")
+		if d, ok := brellium.RetryAfter(err); ok {
+			assert.Positive(t, d)
+		}
+		var answered *brellium.APIError
+		if errors.As(err, &answered) {
+			assert.LessOrEqual(t, len(answered.Body), 64<<10)
+			assert.NotEmpty(t, answered.Code)
+			assert.Regexp(t, `^[A-Za-z0-9_.:-]{1,128}$`, string(answered.Code))
+			assert.Regexp(t, `^[A-Za-z0-9_.:-]{0,128}$`, answered.RequestID)
+			assert.GreaterOrEqual(t, answered.RetryAfter, time.Duration(0))
+		}
+		assert.GreaterOrEqual(t, r.RateLimit.Remaining, 0)
+		assert.GreaterOrEqual(t, r.RateLimit.Reset, time.Duration(0))
+		_, _, _ = brellium.IsTransient(err), brellium.OutcomeUnknown(err), printed(&r)
+	})
+}
+
+// typed reports whether err is a pointer to one of the package's errors.
+func typed(err error) bool {
+	switch err.(type) {
+	case *brellium.APIError, *brellium.BlockedError, *brellium.RetriesExhaustedError, *brellium.ConnectionError, *brellium.DecodeError,
+		*brellium.PaginationError, *brellium.UploadError, *brellium.InterruptedError, *brellium.ValidationError:
+		return true
+	}
+	return errors.Is(err, brellium.ErrNotFound) // FindByEmail's own
+}
+
+func TestNoAnswerIsTooOdd(t *testing.T) {
+	defer quiet()()
+	for _, answer := range wholeAnswers {
+		for which := range hostileCalls {
+			facing(t, which, []byte(answer))
+		}
+		facing(t, 128, []byte(answer))
+	}
+}
+
+func FuzzWholeAnswers(f *testing.F) {
+	for i, answer := range wholeAnswers {
+		f.Add(byte(i), []byte(answer))
+		f.Add(byte(128+i), []byte(answer))
+	}
+	defer quiet()()
+	f.Fuzz(func(t *testing.T, which byte, answer []byte) { facing(t, int(which), answer) })
+}
+
+// withoutEnd writes head, and then more and more of piece until nobody takes it.
+func withoutEnd(head, piece string) func(io.Writer) {
+	return func(w io.Writer) {
+		_, err := io.WriteString(w, head)
+		more := []byte(strings.Repeat(piece, max(1, 8<<10/len(piece))))
+		for err == nil {
+			_, err = w.Write(more)
+		}
+	}
+}
+
+const jsonHead = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+func TestHostileAnswersTakeBoundedMemory(t *testing.T) {
+	const mib = 1 << 20
+	zeros := bomb()
+	many := func(head, item, tail string, n int) string {
+		return jsonHead + "\r\n" + head + strings.Repeat(item+",", n) + item + tail
+	}
+	for _, tt := range []struct {
+		name   string
+		answer func(io.Writer)
+		reason string
+		taken  int64 // bytes of the answer, at most
+		memory uint64
+	}{
+		{"endless header line", withoutEnd("HTTP/1.1 200 OK\r\nX-A: ", "a"), "connection failed", mib, 8 * mib},
+		{"endless headers", withoutEnd("HTTP/1.1 200 OK\r\n", "X-A: b\r\n"), "connection failed", mib, 8 * mib},
+		{"endless status line", withoutEnd("HTTP/1.1 200 ", "a"), "connection failed", mib, 8 * mib},
+		{"endless interim answers", withoutEnd("", "HTTP/1.1 103 Early Hints\r\n\r\n"), "connection failed", mib, 8 * mib},
+		{"endless body", withoutEnd(jsonHead+"\r\n", " "), "the answer is larger than 64 MiB", 66 * mib, 400 * mib},
+		{"endless chunks", withoutEnd(jsonHead+"Transfer-Encoding: chunked\r\n\r\n", "400\r\n"+strings.Repeat("a", 1024)+"\r\n"), "the answer is larger than 64 MiB", 67 * mib, 400 * mib},
+		{"endless error", withoutEnd("HTTP/1.1 400 Bad\r\n\r\n", "a"), "400", mib, 8 * mib},
+		{"huge announcement", func(w io.Writer) { _, _ = io.WriteString(w, jsonHead+"Content-Length: 9000000000000\r\n\r\n{}") }, "the answer was cut off", mib, 8 * mib},
+		{"gzip bomb", func(w io.Writer) {
+			_, _ = fmt.Fprintf(w, jsonHead+"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", len(zeros), zeros)
+		}, "the answer is larger than 64 MiB", mib, 400 * mib},
+		{"error bomb", func(w io.Writer) {
+			_, _ = fmt.Fprintf(w, "HTTP/1.1 500 Bad\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", len(zeros), zeros)
+		}, "500", mib, 8 * mib},
+		{"deep JSON", inOnePiece(jsonHead + "\r\n" + strings.Repeat("[", mib-1)), "it is not valid JSON", 2 * mib, 20 * mib},
+		{"deep objects", inOnePiece(jsonHead + "\r\n" + strings.Repeat(`{"metadata":`, mib/13)), "it is not valid JSON", 2 * mib, 20 * mib},
+		{"many items", inOnePiece(many(`{"data":[`, `{}`, `]}`, 10*mib)), "it holds more than 500,000 values", 64 * mib, 300 * mib},
+		{"many numbers", inOnePiece(many(`{"data":[],"x":[`, `1`, `]}`, 10*mib)), "it holds more than 500,000 values", 64 * mib, 300 * mib},
+		{"as many items as may be", inOnePiece(many(`{"data":[`, `{}`, `]}`, 249_000)), "", 2 * mib, 400 * mib},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			server := newPipeServer(tt.answer)
+			defer quiet()()
+			client := server.client(t, brellium.WithAccessToken("t"), brellium.WithMaxRetries(0))
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			_, err := client.Audits.List(t.Context(), brellium.AuditListParams{})
+			runtime.ReadMemStats(&after)
+			server.close()
+			if tt.reason != "" {
+				require.Error(t, err)
+				assert.True(t, typed(err), "%T", err)
+				assert.Contains(t, err.Error(), tt.reason)
+			}
+			assert.LessOrEqual(t, server.written.Load(), tt.taken)
+			assert.LessOrEqual(t, after.TotalAlloc-before.TotalAlloc, tt.memory)
+			t.Logf("%d KiB taken, %d KiB allocated, %v", server.written.Load()>>10, (after.TotalAlloc-before.TotalAlloc)>>10, err)
+		})
+	}
+}
+
+// inOnePiece writes one answer, and closes.
+func inOnePiece(answer string) func(io.Writer) {
+	return func(w io.Writer) { _, _ = io.WriteString(w, answer) }
+}
+
+// A bomb is one too where the client decodes gzip itself.
+func TestAGzipBombIsBoundedWithoutNetHTTPsHelp(t *testing.T) {
+	transport := tripFunc(func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 200, Header: http.Header{"content-encoding": {"GZIP"}}, Body: io.NopCloser(strings.NewReader(bomb())), ContentLength: -1, Request: r}, nil
+	})
+	client, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithHTTPClient(&http.Client{Transport: transport}))
+	require.NoError(t, err)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err = getSample(t.Context(), client)
+	runtime.ReadMemStats(&after)
+	var unusable *brellium.DecodeError
+	require.ErrorAs(t, err, &unusable)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(400<<20))
+}
+
+func TestAnAnswerThatDripsEndsWithTheAttempt(t *testing.T) {
+	for name, head := range map[string]string{"header": "HTTP/1.1 200 OK\r\nX-A: ", "body": jsonHead + "\r\n", "status": ""} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newPipeServer(func(w io.Writer) {
+					_, err := io.WriteString(w, head)
+					for err == nil {
+						time.Sleep(time.Second)
+						_, err = io.WriteString(w, "1")
+					}
+				})
+				client := server.client(t, brellium.WithAccessToken("t"), brellium.WithMaxRetries(0), brellium.WithAttemptTimeout(20*time.Second))
+				begun := time.Now()
+				err := getSample(t.Context(), client)
+				var failed *brellium.ConnectionError
+				require.ErrorAs(t, err, &failed)
+				assert.True(t, failed.Timeout())
+				assert.Equal(t, 20*time.Second, time.Since(begun))
+				time.Sleep(2 * time.Second)
+				server.close()
+			})
+		})
+	}
+}
+
+func TestACredentialNeverFollowsARedirect(t *testing.T) {
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		for op, call := range confidential {
+			if op == "documents.put" || strings.HasSuffix(op, ".create") && op != "users.create" {
+				continue // made of several calls
+			}
+			synctest.Test(t, func(t *testing.T) {
+				emu := brelliumtest.New()
+				emu.Inject(brelliumtest.OpAny, brelliumtest.Redirect(status, "https://elsewhere.test/v2/audits").When(func(r *brelliumtest.Request) bool {
+					return op == "oauth.token" || r.Operation != brelliumtest.OpTokenCreate
+				}).Forever())
+				client := clientOf(t, emu)
+				err := call(t.Context(), client)
+				require.Error(t, err, op)
+				var answered *brellium.APIError
+				require.ErrorAs(t, err, &answered, op)
+				assert.Equal(t, status, answered.StatusCode)
+				for _, r := range emu.Requests() {
+					assert.Equal(t, "api.brellium.test", r.Host, op)
+				}
+				assert.LessOrEqual(t, emu.Count(brelliumtest.OpAny), 2, "%s: the token and the call", op)
+			})
+		}
+	}
+}
+
+func TestAProxySeesNoCredential(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	seen := make(chan string, 10)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			head := new(strings.Builder)
+			for r := bufio.NewReader(conn); ; {
+				line, err := r.ReadString('\n')
+				head.WriteString(line)
+				if err != nil || line == "\r\n" {
+					break
+				}
+			}
+			seen <- head.String()
+			_, _ = io.WriteString(conn, "HTTP/1.1 407 "+marker+"\r\nProxy-Authenticate: Basic realm=\""+marker+"\"\r\nContent-Length: 0\r\n\r\n")
+			conn.Close()
+		}
+	}()
+	defer listener.Close()
+	transport := brellium.NewTransport()
+	defer transport.CloseIdleConnections()
+	transport.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: listener.Addr().String(), User: url.UserPassword("proxy", marker)})
+	client, err := brellium.NewClient(brellium.WithAccessToken("bearer-token"), brellium.WithMaxRetries(0), brellium.WithBaseURL("https://api.brellium.test"),
+		brellium.WithHTTPClient(&http.Client{Transport: transport}))
+	require.NoError(t, err)
+	err = getSample(t.Context(), client, brellium.WithHeader("X-Patient", marker))
+	var failed *brellium.ConnectionError
+	require.ErrorAs(t, err, &failed)
+	assert.False(t, failed.Sent)
+	for _, e := range tree(err) {
+		assert.Empty(t, find(printed(e), marker))
+	}
+	head := <-seen
+	require.Contains(t, head, "CONNECT api.brellium.test:443")
+	assert.NotContains(t, head, "bearer-token")
+	assert.NotContains(t, head, brelliumtest.SampleAuditID)
+	assert.NotContains(t, head, marker, "the proxy's password alone is sent, in base64")
+}
+
+func TestAnOldTLSVersionIsRefused(t *testing.T) {
+	requests := 0
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests++ }))
+	server.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
+	server.Config.ErrorLog = quietLog
+	server.StartTLS()
+	defer server.Close()
+	transport := brellium.NewTransport()
+	defer transport.CloseIdleConnections()
+	transport.TLSClientConfig.RootCAs = x509.NewCertPool()
+	transport.TLSClientConfig.RootCAs.AddCert(server.Certificate())
+	client, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithMaxRetries(0), brellium.WithBaseURL(server.URL),
+		brellium.WithHTTPClient(&http.Client{Transport: transport}))
+	require.NoError(t, err)
+	var failed *brellium.ConnectionError
+	require.ErrorAs(t, getSample(t.Context(), client), &failed)
+	assert.False(t, failed.Sent)
+	assert.Zero(t, requests)
+}
+
+func TestATokenTravelsInPlainTextToThisMachineAlone(t *testing.T) {
+	for address, fine := range map[string]bool{
+		"https://api.brellium.test": true, "http://127.0.0.1:8080": true, "http://[::1]:8080": true, "http://localhost:8080": true, "http://LOCALHOST": true, "http://127.9.9.9": true,
+		"http://api.brellium.test": false, "http://localhost.test": false, "http://evil.localhost": false, "http://localhost.": false,
+		"http://127.0.0.1.test": false, "http://0.0.0.0": false, "http://10.0.0.1": false, "http://[::ffff:8.8.8.8]": false, "http://2130706433": false,
+		"ftp://127.0.0.1": false, "//127.0.0.1": false, "https://user@api.brellium.test": false, "https://user:secret@api.brellium.test": false, "https://@api.brellium.test": false,
+	} {
+		_, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithBaseURL(address))
+		var refused *brellium.ValidationError
+		if fine {
+			assert.NoError(t, err, address)
+		} else if assert.ErrorAs(t, err, &refused, address) {
+			assert.Equal(t, "WithBaseURL", refused.Field)
+		}
+	}
+}
+
+func TestAHeaderOfTheCallerCanNeitherReplaceTheClientsNorSmuggle(t *testing.T) {
+	emu := brelliumtest.New()
+	client := clientOf(t, emu)
+	for _, h := range [][2]string{
+		{"Authorization", "Bearer x"}, {"authorization", "x"}, {"AUTHORIZATION", "x"}, {"Content-Type", "text/plain"}, {"content-length", "1"},
+		{"Transfer-Encoding", "chunked"}, {"host", "elsewhere.test"}, {"Idempotency-Key", "1"}, {"connection", "close"}, {"Upgrade", "h2c"},
+		{"Proxy-Authorization", "Basic x"}, {"Te", "trailers"}, {"trailer", "X"}, {"Expect", "100-continue"},
+		{"X-A", "a\r\nAuthorization: x"}, {"X-A", "a\nb"}, {"X-A", "a\x00"}, {"X-A\r\nAuthorization", "x"}, {"X A", "x"}, {"", "x"}, {"X-Ä", "x"}, {"X-A:", "x"},
+	} {
+		err := getSample(t.Context(), client, brellium.WithHeader(h[0], h[1]))
+		var refused *brellium.ValidationError
+		if assert.ErrorAs(t, err, &refused, "%q", h) {
+			assert.Equal(t, "WithHeader", refused.Field)
+		}
+	}
+	assert.Zero(t, emu.Count(brelliumtest.OpAny), "nothing was sent")
+}
+
+// quiet silences package log, to which net/http writes what comes over a
+// connection that nobody waits on. It returns how to undo that.
+func quiet() func() {
+	before := log.Writer()
+	log.SetOutput(io.Discard)
+	return func() { log.SetOutput(before) }
+}
+
+var quietLog = log.New(io.Discard, "", 0)
