@@ -1030,3 +1030,39 @@ func TestPutSendsTheHeadersThatItIsGiven(t *testing.T) {
 		require.ErrorAs(t, client.Documents.Put(t.Context(), to, someFiles(1)[0], brellium.WithPrefetch()), &invalid)
 	})
 }
+
+// Over a real connection, where the kernel may send the file on its own.
+func TestUploadOfAFileThatNobodyReadsEnds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "visit.pdf")
+	require.NoError(t, os.WriteFile(path, content(1, 32<<20), 0o600))
+	file, err := brellium.FileFromPath(path)
+	require.NoError(t, err)
+	emu := brelliumtest.New()
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			<-release
+			return
+		}
+		emu.Handler().ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	defer close(release)
+	client, err := brellium.NewClient(brellium.WithBaseURL(server.URL), brellium.WithAccessToken(emu.IssueToken()))
+	require.NoError(t, err)
+	var last brellium.UploadProgress
+	results, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{
+		IdleTimeout: 400 * time.Millisecond,
+		OnProgress: func(p brellium.UploadProgress) {
+			if p.FilesFailed == 0 {
+				last = p
+			}
+		},
+	}, brellium.WithMaxRetries(0))
+	var lost *brellium.ConnectionError
+	require.ErrorAs(t, err, &lost)
+	assert.True(t, lost.Timeout())
+	assert.Equal(t, 1, results[0].Attempts)
+	assert.Positive(t, last.BytesDone, "what the kernel took was not told")
+	assert.Less(t, last.BytesDone, last.Bytes)
+}
