@@ -146,6 +146,12 @@ func TestWhileOneCallProbesTheOthersFailFast(t *testing.T) {
 		require.NoError(t, retrieve(t.Context(), client))
 		assert.Equal(t, 1, emu.Count(opToken))
 	}, brellium.WithoutRateLimiter())
+	bubble(t, "a mint on its own is no probe", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		stopped(t, emu, client)
+		_, err := client.OAuth.CreateToken(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, retrieve(t.Context(), client))
+	}, brellium.WithoutRateLimiter())
 	bubble(t, "a block of its mint counts", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		stopped(t, emu, client)
 		time.Sleep(2 * time.Hour)

@@ -215,7 +215,7 @@ func (c *call) admitOnce(ctx context.Context, adm *admission) (admitted bool, er
 	}
 	if c.limiter != nil {
 		if adm.permit, err = c.limiter.Acquire(ctx); err != nil {
-			return false, limiterError(ctx, err)
+			return false, c.limiterError(ctx, err)
 		}
 	}
 	if c.auth { // and again, since it may have expired in the queue
@@ -228,14 +228,14 @@ func (c *call) admitOnce(ctx context.Context, adm *admission) (admitted bool, er
 
 // limiterError makes the error of a limiter, which may be the caller's own,
 // one that the call can tell from a token's.
-func limiterError(ctx context.Context, err error) error {
+func (c *call) limiterError(ctx context.Context, err error) error {
 	if _, ok := err.(*InterruptedError); ok {
 		return err
 	}
 	if _, ok := ctx.Deadline(); ok && errors.Is(err, context.DeadlineExceeded) {
 		return &InterruptedError{Err: context.DeadlineExceeded}
 	}
-	return &ConnectionError{Reason: "the rate limiter failed", Err: hide(err)}
+	return &ConnectionError{Operation: c.op.name, Reason: "the rate limiter failed", Err: hide(err)}
 }
 
 // release gives back what adm holds, with what the attempt said.
@@ -274,16 +274,6 @@ func (c *call) admissionError(ctx context.Context, err error) error {
 	}
 	if c.attempts > 0 && callerEnded(ctx) != nil {
 		return c.exhausted(ExhaustedTotalTime)
-	}
-	switch e := err.(type) { // those that are this call's alone
-	case *APIError:
-		if e.Operation == "" {
-			e.Operation = c.op.name
-		}
-	case *ConnectionError:
-		if e.Operation == "" {
-			e.Operation = c.op.name
-		}
 	}
 	return withOutcome(err, c.mayHaveRun)
 }
