@@ -120,7 +120,7 @@ func decodeToken(body []byte, now time.Time) (*Token, error) {
 	if len(body) == 0 {
 		return fail("the answer is empty")
 	}
-	if len(body) > maxTokenAnswer {
+	if body[0] == '{' && len(body) > maxTokenAnswer {
 		return fail("the answer is too large for a token")
 	}
 	var answer struct {
