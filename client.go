@@ -342,6 +342,9 @@ type call struct {
 	over         http.Response // what the retry layer sees of an attempt
 }
 
+// watched reports whether anybody wants the record of each attempt.
+func (c *call) watched() bool { return c.response != nil || c.client.observers.on() }
+
 type callKey struct{}
 
 // Value makes the call, and whether its last attempt was refused, known to
@@ -374,12 +377,9 @@ func (c *Client) newCall(ctx context.Context, r request, opts []CallOption) (*ca
 	}
 	cfg := callConfig{timing: c.timing}
 	if len(opts) > 0 {
-		if err := cfg.apply(opts, r.custom); err != nil {
+		if err := cfg.apply(opts, r.custom, r.all); err != nil {
 			return nil, err
 		}
-	}
-	if cfg.prefetch && !r.all {
-		return nil, &ValidationError{Field: "WithPrefetch", Reason: "is for the All methods, which read page after page"}
 	}
 	if cfg.idempotent {
 		r.op = customOperation(r.op.method, true)
@@ -413,7 +413,7 @@ func (c *Client) newCall(ctx context.Context, r request, opts []CallOption) (*ca
 	return call, nil
 }
 
-func (cfg *callConfig) apply(opts []CallOption, custom bool) error {
+func (cfg *callConfig) apply(opts []CallOption, custom, all bool) error {
 	for _, o := range opts {
 		if o == nil {
 			return &ValidationError{Field: "CallOption", Reason: "must not be nil"}
@@ -421,6 +421,9 @@ func (cfg *callConfig) apply(opts []CallOption, custom bool) error {
 		if err := o.applyCall(cfg); err != nil {
 			return err
 		}
+	}
+	if cfg.prefetch && !all {
+		return &ValidationError{Field: "WithPrefetch", Reason: "is for the All methods, which read page after page"}
 	}
 	if cfg.idempotent && !custom {
 		return &ValidationError{Field: "WithIdempotent", Reason: "is for Client.Do; every other method knows whether it may be repeated"}
@@ -431,21 +434,21 @@ func (cfg *callConfig) apply(opts []CallOption, custom bool) error {
 // setURL is the one place where a path is made: base path, template, and the
 // id escaped once.
 func (c *call) setURL(r request) error {
-	path, escaped := r.path, r.path
+	prefix, last, escaped := r.op.path, "", ""
 	if r.custom {
-		path, _ = url.PathUnescape(escaped)
+		last, _ = url.PathUnescape(r.path)
+		escaped = r.path
 	} else if open := strings.IndexByte(r.op.path, '{'); open >= 0 {
 		if err := validateID(r.idField, r.id); err != nil {
 			return err
 		}
-		path, escaped = r.op.path[:open]+r.id, r.op.path[:open]+url.PathEscape(r.id)
-	} else {
-		path, escaped = r.op.path, r.op.path
+		prefix, last, escaped = r.op.path[:open], r.id, url.PathEscape(r.id)
 	}
 	base := &c.client.baseURL
-	c.url = url.URL{Scheme: base.Scheme, Host: base.Host, Path: base.Path + path, RawQuery: r.query}
-	if escaped != path || base.RawPath != "" {
-		c.url.RawPath = base.EscapedPath() + escaped
+	c.url.Scheme, c.url.Host, c.url.RawQuery = base.Scheme, base.Host, r.query
+	c.url.Path = base.Path + prefix + last
+	if escaped != last || base.RawPath != "" {
+		c.url.RawPath = base.EscapedPath() + prefix + escaped
 	}
 	return nil
 }

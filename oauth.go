@@ -40,7 +40,7 @@ func (s *OAuthService) CreateToken(ctx context.Context, opts ...CallOption) (*To
 	if !s.client.credentials.id.set() {
 		return nil, &ValidationError{Field: "credentials", Reason: "a client with a fixed access token cannot mint one"}
 	}
-	if err := (&callConfig{}).apply(opts, false); err != nil {
+	if err := (&callConfig{}).apply(opts, false, false); err != nil {
 		return nil, err
 	}
 	t, err := s.client.tokens.fresh(ctx)

@@ -482,7 +482,15 @@ func TestOnlyAllTakesWithPrefetch(t *testing.T) {
 	_, err16 := client.Documents.Create(ctx, brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}}, opt)
 	_, err17 := client.Documents.Retrieve(ctx, "x", opt)
 	_, err18 := client.Documents.List(ctx, brellium.DocumentListParams{}, opt)
-	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18} {
+	file := brellium.FileFromBytes("a.pdf", []byte("one"))
+	_, err19 := client.Documents.Upload(ctx, []brellium.UploadFile{file}, brellium.UploadOptions{}, opt)
+	_, err20 := client.Documents.WaitForAudit(ctx, "x", opt)
+	_, err21 := resourceClient(t, brelliumtest.New()).OAuth.CreateToken(ctx, opt)
+	var err22 error
+	for _, err := range client.Audits.Follow(ctx, brellium.FollowCheckpoint{}, brellium.FollowOptions{CatchUp: true}, opt) {
+		err22 = err
+	}
+	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19, err20, err21, err22} {
 		var invalid *brellium.ValidationError
 		require.ErrorAs(t, err, &invalid, i+1)
 		assert.Equal(t, "WithPrefetch", invalid.Field, i+1)

@@ -139,13 +139,7 @@ func (s *DocumentService) Put(ctx context.Context, to UploadURL, file UploadFile
 // uploadConfig reads call options as those of an upload.
 func (s *DocumentService) uploadConfig(opts []CallOption) (callConfig, error) {
 	cfg := callConfig{timing: s.client.timing}
-	if err := cfg.apply(opts, false); err != nil {
-		return cfg, err
-	}
-	if cfg.prefetch {
-		return cfg, &ValidationError{Field: "WithPrefetch", Reason: "is for the All methods, which read page after page"}
-	}
-	return cfg, nil
+	return cfg, cfg.apply(opts, false, false)
 }
 
 func (f *UploadFile) validate(field string) error {
