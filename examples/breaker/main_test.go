@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go/circuitbreaker"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/brellium/brellium-go"
+	"github.com/brellium/brellium-go/brelliumtest"
+)
+
+func TestTheBreakerIsToldAtOnceAndNotRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		require.NoError(t, belowOurRetries(t.Context(), &out))
+		assert.Equal(t, `A circuit breaker below the client's retries:
+  4 attempts, open: true, may have run: false
+  1 attempts, open: true, may have run: false
+  requests that the server saw: 3
+  later: error <nil>, breaker closed
+`, out.String())
+	})
+}
+
+func TestRetriesOfAnotherLibraryTakeTheClientsWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		start := time.Now()
+		require.NoError(t, insteadOfOurRetries(t.Context(), &out))
+		assert.Equal(t, `Retries of failsafe-go instead of the client's:
+  an audit after 3 requests: complete
+  an invitation: may have run: true, invitations: 1
+`, out.String())
+		assert.GreaterOrEqual(t, time.Since(start), 2*time.Second, "never earlier than the server asked")
+	})
+}
+
+// TestAnOpenBreakerIsCertain: an open breaker leaves no doubt about a write,
+// takes no time, and costs nothing of the rate limit.
+func TestAnOpenBreakerIsCertain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		emulator := brelliumtest.New()
+		breaker := newBreaker()
+		client, err := emulator.Client(brellium.WithHTTPClient(&http.Client{Transport: &breaking{emulator.Transport(), breaker}}))
+		require.NoError(t, err)
+		_, err = client.OAuth.CreateToken(t.Context())
+		require.NoError(t, err)
+		breaker.Open()
+		start := time.Now()
+		_, err = client.Users.Create(t.Context(), brellium.UserCreateParams{Email: "casey@example.test"}, brellium.WithMaxRetries(5))
+		assert.Zero(t, time.Since(start))
+		assert.ErrorIs(t, err, circuitbreaker.ErrOpen)
+		assert.ErrorIs(t, err, brellium.ErrNotSendable)
+		assert.False(t, brellium.OutcomeUnknown(err))
+		assert.Zero(t, emulator.Count(brelliumtest.OpUserCreate))
+		assert.Equal(t, 100, emulator.Remaining())
+	})
+}
+
+func TestACallerWhoLeavesDoesNotOpenTheBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		emulator := brelliumtest.New()
+		emulator.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.StallHeaders(0).Forever())
+		breaker := newBreaker()
+		client, err := emulator.Client(brellium.WithHTTPClient(&http.Client{Transport: &breaking{emulator.Transport(), breaker}}))
+		require.NoError(t, err)
+		for range 5 {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			_, err := client.Audits.Retrieve(ctx, brelliumtest.SampleAuditID)
+			assert.ErrorIs(t, err, context.Canceled)
+		}
+		assert.True(t, breaker.IsClosed())
+	})
+}
