@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"time"
@@ -94,19 +95,24 @@ func belowOurRetries(ctx context.Context, out io.Writer) error {
 }
 
 // ownRetries is a policy for calls whose own retries are off. What may have run
-// is left to the caller, and the server's word on the wait is kept.
+// is left to the caller. A wait that the server asked for is kept, and one that
+// is too long ends the call: failsafe-go's own jitter and maximal duration could
+// both cut it short.
 func ownRetries[T any]() retrypolicy.RetryPolicy[T] {
+	const longest = 20 * time.Second
 	return retrypolicy.NewBuilder[T]().
 		HandleIf(func(_ T, err error) bool { return brellium.IsTransient(err) && !brellium.OutcomeUnknown(err) }).
+		AbortIf(func(_ T, err error) bool {
+			wait, ok := brellium.RetryAfter(err)
+			return ok && wait > longest
+		}).
 		WithMaxAttempts(4).
-		WithMaxDuration(time.Minute).
-		WithBackoff(500*time.Millisecond, 20*time.Second).
-		WithJitterFactor(0.5).
 		WithDelayFunc(func(exec failsafe.ExecutionAttempt[T]) time.Duration {
+			jitter := rand.N(500 * time.Millisecond << min(exec.Attempts(), 5))
 			if wait, ok := brellium.RetryAfter(exec.LastError()); ok {
-				return wait
+				return wait + jitter
 			}
-			return -1 // the backoff
+			return jitter
 		}).
 		ReturnLastFailure().
 		Build()

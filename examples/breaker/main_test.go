@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/failsafe-go/failsafe-go"
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -39,6 +40,21 @@ func TestRetriesOfAnotherLibraryTakeTheClientsWord(t *testing.T) {
   an invitation: may have run: true, invitations: 1
 `, out.String())
 		assert.GreaterOrEqual(t, time.Since(start), 2*time.Second, "never earlier than the server asked")
+	})
+}
+
+func TestAWaitThatIsTooLongEndsTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		emulator := brelliumtest.New()
+		emulator.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "60"))
+		client, err := emulator.Client(brellium.WithMaxRetries(0))
+		require.NoError(t, err)
+		start := time.Now()
+		_, err = failsafe.With(ownRetries[*brellium.Audit]()).Get(func() (*brellium.Audit, error) {
+			return client.Audits.Retrieve(t.Context(), brelliumtest.SampleAuditID)
+		})
+		assert.ErrorIs(t, err, brellium.ErrRateLimited)
+		assert.Zero(t, time.Since(start))
 	})
 }
 
