@@ -32,8 +32,10 @@ const (
 	lookAhead      = 0.5   // share of the interval by which a fall of what remains is thought on
 	fastFall       = 2.5   // tokens a second; a slower fall is noise
 	maxFall        = 40.0  // tokens; as much as a fall can count for
-	refusedStretch = 1.5   // the averaged interval grows by this on a refusal
-	refusedSpread  = 0.5   // share of the interval over which those refused together are drawn apart
+	maxNext        = 12.0  // seconds; bound of the interval chosen
+	refusedStretch = 1.4   // the averaged interval grows by this on a refusal
+	refusedLeast   = 0.6   // share of the interval chosen after which the first may be sent again
+	refusedSpread  = 1.0   // share of it over which those refused together are drawn apart
 	smoothing      = 0.125 // share of a new round trip in the average
 )
 
@@ -264,7 +266,7 @@ func (a *Adaptive) law() float64 {
 	target := min(targetLeft, a.limit/4)
 	left := a.left - min(a.fall*lookAhead*a.interval, maxFall)
 	interval := a.interval + a.scale()*(pull-errorGain*(left-target)/documentedRate)
-	return min(max(interval, a.interval/2), 3*a.interval+targetInterval)
+	return min(max(interval, a.interval/2), 3*a.interval+targetInterval, maxNext)
 }
 
 func (a *Adaptive) scale() float64 { return a.interval / (a.interval + 2*a.roundTrip) }
@@ -318,11 +320,13 @@ func (a *Adaptive) refused(now time.Duration, t Ticket, r Report) {
 	a.held = max(a.held, r.holdUntil(now))
 	a.left, a.leftTurn, a.fall = -1, a.turns, 0 // answers under way are older news
 	if a.mode == Shared {
-		a.interval *= refusedStretch
+		a.interval = min(refusedStretch*a.interval, maxInterval)
 	} else {
 		a.enterShared()
 	}
-	a.next = max(a.next, a.held) + seconds(refusedSpread*r.Jitter*a.interval)
+	// Without this, those refused together would come back together, at ever
+	// longer intervals.
+	a.next = a.lastSend + seconds((refusedLeast+refusedSpread*r.Jitter)*a.law())
 }
 
 // sawOthers starts the count of answers without a sign of others anew.
