@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -402,7 +403,7 @@ func readBody(resp *http.Response) ([]byte, error) {
 	if size < 0 {
 		size = 511
 	}
-	buf := make([]byte, 0, min(size, 1<<20)+1)
+	buf := make([]byte, 0, min(size, int64(limit), 1<<20)+1)
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
@@ -416,7 +417,7 @@ func readBody(resp *http.Response) ([]byte, error) {
 		case err != nil:
 			return buf, err
 		case len(buf) == cap(buf):
-			buf = append(buf, 0)[:len(buf)]
+			buf = slices.Grow(buf, min(len(buf), limit+1-len(buf)))
 		}
 	}
 }
