@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -147,6 +149,17 @@ func TestWorkersShareOneBucket(t *testing.T) {
 		assert.EqualValues(t, 300, s.Granted)
 		assert.Zero(t, s.Local)
 		assert.LessOrEqual(t, s.RoundTrips, 2*(s.Granted+4))
+		if _, ok := b.(*real); ok {
+			var scripts int64
+			info := b.client(t).Info(context.Background(), "commandstats").Val()
+			for _, m := range regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`).FindAllStringSubmatch(info, -1) {
+				n, err := strconv.ParseInt(m[1], 10, 64)
+				require.NoError(t, err)
+				scripts += n
+			}
+			assert.LessOrEqual(t, scripts, s.RoundTrips+2*4, "as Redis counts them, with the first of a script")
+			assert.Positive(t, scripts)
+		}
 		total, squares := 0.0, 0.0
 		for _, n := range shares {
 			total += float64(n)
@@ -608,29 +621,6 @@ func TestRefusedCallIsRepeatedFirst(t *testing.T) {
 		// the others go; then it goes first.
 		require.Contains(t, order[refused+1:refused+17], order[refused], "it did not queue again")
 	})
-}
-
-// breaking is a store that fails while it is told to.
-type breaking struct {
-	*model
-	mu  sync.Mutex
-	err error
-}
-
-func (b *breaking) set(err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.err = err
-}
-
-func (b *breaking) exchange(ctx context.Context, q *request) (reply, error) {
-	b.mu.Lock()
-	err := b.err
-	b.mu.Unlock()
-	if err != nil {
-		return reply{}, err
-	}
-	return b.model.exchange(ctx, q)
 }
 
 func TestCallsThatWaitLocallyComeBackWithRedis(t *testing.T) {

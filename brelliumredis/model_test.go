@@ -309,3 +309,33 @@ func (m *model) place(worker string, front bool) float64 {
 func (m *model) drop(worker string) {
 	m.tickets = slices.DeleteFunc(m.tickets, func(t ticket) bool { return t.worker == worker })
 }
+
+// lose forgets everything, as a server that is started anew.
+func (m *model) lose() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.epoch, m.limit, m.tickets, m.attempts = 0, 0, nil, nil
+}
+
+// breaking is a store that fails while it is told to.
+type breaking struct {
+	*model
+	mu  sync.Mutex
+	err error
+}
+
+func (b *breaking) set(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
+}
+
+func (b *breaking) exchange(ctx context.Context, q *request) (reply, error) {
+	b.mu.Lock()
+	err := b.err
+	b.mu.Unlock()
+	if err != nil {
+		return reply{}, err
+	}
+	return b.model.exchange(ctx, q)
+}

@@ -2,6 +2,7 @@ package brelliumredis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -29,12 +30,14 @@ type fleet struct {
 	stranger                    float64       // requests a second of somebody else
 	limit                       int           // of the server, where it is not the documented one
 	rate                        float64
+	outage                      time.Duration // of the store, after 20 s
+	keeps                       bool          // the store has kept the record meanwhile
 }
 
 // outcome is what a fleet came to.
 type outcome struct {
 	failed, refused, exchanges int
-	calls, permits             int
+	calls, permits, local      int
 	ratio                      float64 // time taken over the lower bound
 	fairness                   float64 // Jain's index over windows of 30 s, all workers active
 	stranger, strangerRefused  int
@@ -53,6 +56,16 @@ func (f fleet) run(t *testing.T) (o outcome) {
 		emu := brelliumtest.New(brelliumtest.WithSeed(f.seed), brelliumtest.WithRateLimitLevel(f.level),
 			brelliumtest.WithLatency(lognormal(f.median, f.p99)))
 		shared := &model{latency: f.toStore}
+		outage := &breaking{model: shared}
+		if f.outage > 0 {
+			time.AfterFunc(20*time.Second, func() { outage.set(errors.New("gone")) })
+			time.AfterFunc(20*time.Second+f.outage, func() {
+				if !f.keeps {
+					shared.lose()
+				}
+				outage.set(nil)
+			})
+		}
 		tokens := brellium.NewMemoryTokenStore()
 		var limiters []*Limiter
 		begin := time.Now()
@@ -83,7 +96,7 @@ func (f fleet) run(t *testing.T) (o outcome) {
 		for i := range f.workers {
 			l, err := newLimiter(LimiterOptions{})
 			require.NoError(t, err)
-			l.store = shared
+			l.store = outage
 			limiters = append(limiters, l)
 			client, err := emu.Client(brellium.WithRateLimiter(l), brellium.WithTokenStore(tokens))
 			require.NoError(t, err)
@@ -124,9 +137,12 @@ func (f fleet) run(t *testing.T) (o outcome) {
 		assert.Empty(t, shared.tickets)
 		for _, l := range limiters {
 			assert.Zero(t, l.inFlight)
+			assert.Zero(t, l.localInFlight)
 			assert.Zero(t, l.spent)
 			assert.Zero(t, l.Stats().Waiting)
 			o.permits += int(l.Stats().Granted)
+			o.local += int(l.Stats().Local)
+			assert.False(t, l.Stats().Away)
 		}
 	})
 	return o
@@ -248,4 +264,22 @@ func TestLimitIsFollowedWhereItIsNotTheDocumentedOne(t *testing.T) {
 	assert.Zero(t, o.failed)
 	assert.Zero(t, o.refused)
 	assert.LessOrEqual(t, o.ratio*2, 1.03)
+}
+
+func TestNoCallIsLostWhileTheStoreIsAway(t *testing.T) {
+	for _, c := range []struct {
+		workers, refused int
+		outage           time.Duration
+		keeps            bool
+	}{{5, 5, 4 * time.Second, true}, {5, 5, time.Minute, false}, {20, 20, time.Minute, true}} {
+		f := near
+		f.workers, f.outage, f.keeps = c.workers, c.outage, c.keeps
+		o := f.run(t)
+		o.log(t)
+		t.Logf("%d attempts of %d local", o.local, o.local+o.permits)
+		assert.Zero(t, o.failed)
+		assert.Positive(t, o.local)
+		assert.LessOrEqual(t, o.refused, c.refused)
+		assert.LessOrEqual(t, o.ratio, 1.2, "calls go on")
+	}
 }
