@@ -892,3 +892,24 @@ func TestTheEnvironmentIsReadByNewClientAlone(t *testing.T) {
 func openNothing() (io.ReadCloser, error) {
 	return nil, &fs.PathError{Op: "open", Path: "/home/" + marker, Err: fs.ErrPermission}
 }
+
+// docs/threats.md names the test behind each of its lines.
+func TestTheThreatsNameTestsThatExist(t *testing.T) {
+	threats, err := os.ReadFile("docs/threats.md")
+	require.NoError(t, err)
+	var tests bytes.Buffer
+	for _, pattern := range []string{"*_test.go", "brelliumotel/*_test.go"} {
+		names, err := fs.Glob(os.DirFS("."), pattern)
+		require.NoError(t, err)
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			require.NoError(t, err)
+			tests.Write(text)
+		}
+	}
+	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z]+)`").FindAllSubmatch(threats, -1)
+	require.Greater(t, len(named), 15)
+	for _, name := range named {
+		assert.True(t, strings.Contains(tests.String(), "func "+string(name[1])+"("), "%s", name[1])
+	}
+}
