@@ -165,13 +165,13 @@ func TestACallIsASpanAndEachAttemptIsItsChild(t *testing.T) {
 			assert.Equal(t, record.RequestID, attr(s, "brellium.request_id").AsString())
 			assert.EqualValues(t, record.Status, attr(s, "http.response.status_code").AsInt64())
 		}
-		assert.Equal(t, attribute.INVALID, attr(first, "http.request.resend_count").Type())
+		assert.Equal(t, attribute.EMPTY, attr(first, "http.request.resend_count").Type())
 		assert.EqualValues(t, 1, attr(second, "http.request.resend_count").AsInt64())
 		assert.Equal(t, "503", attr(first, "error.type").AsString())
 		assert.Equal(t, "UNAVAILABLE", attr(first, "brellium.error.code").AsString())
 		assert.Equal(t, codes.Error, first.Status.Code)
 		assert.Equal(t, codes.Unset, second.Status.Code)
-		assert.Equal(t, attribute.INVALID, attr(second, "error.type").Type())
+		assert.Equal(t, attribute.EMPTY, attr(second, "error.type").Type())
 		assert.Equal(t, codes.Unset, call.Status.Code)
 		assert.EqualValues(t, 2, attr(call, "brellium.attempts").AsInt64())
 
@@ -259,7 +259,7 @@ func TestABlockIsCountedAndNotedOnItsSpan(t *testing.T) {
 			for _, e := range s.Events {
 				noted = append(noted, e.Name+" "+e.Attributes[0].Value.AsString())
 			}
-			if n := attr(s, "brellium.attempts"); n.Type() != attribute.INVALID {
+			if n := attr(s, "brellium.attempts"); n.Type() != attribute.EMPTY {
 				ended = append(ended, attr(s, "error.type").AsString())
 			}
 		}
@@ -294,7 +294,7 @@ func TestAnUnknownMethodIsNamedAsTheConventionsSay(t *testing.T) {
 	assert.Equal(t, "HTTP", spans[1].Name)
 	assert.Equal(t, "_OTHER", attr(spans[1], "http.request.method").AsString())
 	assert.Equal(t, "GET", spans[3].Name)
-	assert.Equal(t, attribute.INVALID, attr(spans[3], "url.template").Type())
+	assert.Equal(t, attribute.EMPTY, attr(spans[3], "url.template").Type())
 }
 
 // census-instrumentation/opencensus-go#1180, gravitational/teleport#43083

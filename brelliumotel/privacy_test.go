@@ -62,6 +62,33 @@ var calls = map[string]func(context.Context, *brellium.Client) error{
 	brelliumtest.OpEmailRecipientRetrieve: func(ctx context.Context, c *brellium.Client) error {
 		return c.Do(ctx, http.MethodGet, "/v2/email_recipients/"+marker+"?q="+marker, nil, nil)
 	},
+	brelliumtest.OpUserRetrieve: func(ctx context.Context, c *brellium.Client) error {
+		_, err := c.Users.Retrieve(ctx, marker)
+		return err
+	},
+	brelliumtest.OpEmailRecipientCreate: func(ctx context.Context, c *brellium.Client) error {
+		_, err := c.EmailRecipients.Ensure(ctx, brellium.EmailRecipientCreateParams{Email: marker + "@example.test", Name: marker})
+		return err
+	},
+	brelliumtest.OpDocumentCreate: func(ctx context.Context, c *brellium.Client) error {
+		_, err := c.Documents.Create(ctx, brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{
+			{Filename: marker, ExternalID: marker, DocType: marker, ExternalMetadata: map[string]any{marker: marker}}}})
+		return err
+	},
+	brelliumtest.OpDocumentRetrieve: func(ctx context.Context, c *brellium.Client) error {
+		_, err := c.Documents.Retrieve(ctx, marker)
+		return err
+	},
+	brelliumtest.OpDocumentList: func(ctx context.Context, c *brellium.Client) error {
+		_, err := c.Documents.List(ctx, brellium.DocumentListParams{ExternalID: marker, Cursor: marker})
+		return err
+	},
+	brelliumtest.OpDocumentPut: func(ctx context.Context, c *brellium.Client) error {
+		file := brellium.FileFromBytes(marker+".pdf", []byte(marker))
+		file.ExternalID = marker
+		_, err := c.Documents.Upload(ctx, []brellium.UploadFile{file}, brellium.UploadOptions{})
+		return err
+	},
 	brelliumtest.OpTokenCreate: func(ctx context.Context, c *brellium.Client) error {
 		_, err := c.OAuth.CreateToken(ctx)
 		return err
@@ -93,7 +120,8 @@ func TestNothingConfidentialIsInSpansOrMetrics(t *testing.T) {
 		for what, fault := range faults {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					emu := brelliumtest.New(brelliumtest.WithCredentials(marker+"-id", marker+"-secret"))
+					emu := brelliumtest.New(brelliumtest.WithCredentials(marker+"-id", marker+"-secret"),
+						brelliumtest.WithStorageURL("https://"+marker+".storage.test"))
 					r := newRig(t, emu, brellium.WithMaxRetries(1))
 					emu.Inject(name, fault)
 					_ = call(context.Background(), r.client)
@@ -102,6 +130,15 @@ func TestNothingConfidentialIsInSpansOrMetrics(t *testing.T) {
 					require.Contains(t, dump(r.metrics(t)), "/v2/oauth/token")
 					assert.NotContains(t, dump(spans), marker)
 					assert.NotContains(t, dump(r.metrics(t)), marker)
+					for _, request := range emu.Requests() {
+						if request.Token != "" {
+							assert.NotContains(t, dump(spans), strings.ToLower(request.Token))
+						}
+						if name == brelliumtest.OpDocumentPut && request.Operation == name {
+							assert.Empty(t, onlyTrace(request.Header), "storage gets no trace context")
+							assert.NotEmpty(t, r.of(name))
+						}
+					}
 				})
 			})
 		}
