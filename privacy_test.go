@@ -486,7 +486,7 @@ func TestTheWordsOfATransportAreNotRepeated(t *testing.T) {
 		&net.AddrError{Err: said, Addr: marker}, &net.ParseError{Type: marker, Text: marker},
 		&fs.PathError{Op: "open", Path: "/home/" + marker, Err: fs.ErrNotExist}, &os.LinkError{Op: "link", Old: marker, New: marker, Err: fs.ErrExist},
 		&os.SyscallError{Syscall: marker, Err: errors.New(said)},
-		textproto.ProtocolError(said), &textproto.Error{Code: 500, Msg: said}, &http.ProtocolError{ErrorString: said},
+		textproto.ProtocolError(said), &textproto.Error{Code: 500, Msg: said},
 		tls.RecordHeaderError{Msg: said}, x509.UnknownAuthorityError{}, &tls.CertificateVerificationError{Err: errors.New(said)},
 		&json.SyntaxError{}, &json.UnmarshalTypeError{Value: marker, Type: reflect.TypeOf(0), Field: marker},
 		fmt.Errorf("%w: %s", brellium.ErrNotSendable, said), fmt.Errorf("%s: %w", said, context.DeadlineExceeded),
