@@ -47,7 +47,8 @@ const (
 	// SpentUnknown: the answer does not tell (a 5xx from a proxy, a dropped
 	// connection).
 	SpentUnknown Spent = iota
-	// SpentYes: the answer carried the rate-limit headers of an allowed request.
+	// SpentYes: the request was allowed, as the rate-limit headers say or, where
+	// RateLimit is not known, as the rest of the answer says.
 	SpentYes
 	// SpentNo: the attempt cost nothing (a 429, a 401, or it was never sent).
 	SpentNo
@@ -233,6 +234,9 @@ const (
 	LimiterAlone LimiterMode = "alone"
 	// LimiterShared: others spend too. Requests are spaced.
 	LimiterShared LimiterMode = "shared"
+	// LimiterOpen: the server allows requests and has never told of a limit,
+	// as a double in tests may do. Nothing is paced until it does, or refuses.
+	LimiterOpen LimiterMode = "open"
 	// LimiterFixed: a share was given, and nothing is believed.
 	LimiterFixed LimiterMode = "fixed"
 )

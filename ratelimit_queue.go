@@ -365,6 +365,7 @@ var limiterModes = [...]LimiterMode{
 	pace.Alone:  LimiterAlone,
 	pace.Shared: LimiterShared,
 	pace.Static: LimiterFixed,
+	pace.Open:   LimiterOpen,
 }
 
 func (q *queue) state() LimiterState {

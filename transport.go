@@ -144,7 +144,10 @@ func (attempts) RoundTrip(r *http.Request) (*http.Response, error) {
 func (c *call) attempt() {
 	c.afterRefusal = c.got.status == http.StatusTooManyRequests
 	o := &c.got
-	queuedAt := time.Now()
+	var queuedAt time.Time
+	if c.watched() {
+		queuedAt = time.Now()
+	}
 	var adm admission
 	if o.admission = c.admit(&adm); o.admission == nil {
 		c.send(o, &adm, queuedAt)
@@ -282,7 +285,6 @@ func (c *call) admissionError(ctx context.Context, err error) error {
 // send sends one attempt that has been admitted and reads its whole answer.
 func (c *call) send(o *outcome, adm *admission, queuedAt time.Time) {
 	sentAt := time.Now()
-	queued := sentAt.Sub(queuedAt)
 	if c.attempts == 0 {
 		c.started = sentAt
 	} else {
@@ -293,9 +295,14 @@ func (c *call) send(o *outcome, adm *admission, queuedAt time.Time) {
 	news := blockSilent
 	var told context.Context = c
 	defer func() { // also when a transport panics, so that nothing stays held
-		took := time.Since(sentAt)
+		var took time.Duration
+		if c.watched() {
+			took = time.Since(sentAt)
+		}
 		c.release(adm, o.limiterAnswer(), news)
-		c.record(told, queued, took)
+		if c.watched() {
+			c.record(told, sentAt.Sub(queuedAt), took)
+		}
 	}()
 
 	told, extra := c.tellAttemptStart()
@@ -425,15 +432,19 @@ func readBody(resp *http.Response) ([]byte, error) {
 // attemptContext is the context of one attempt: the call's, cut at the
 // attempt's own time and at what is left of the total.
 func (c *call) attemptContext(parent context.Context, now time.Time) (context.Context, context.CancelFunc) {
-	limit := c.timing.attemptTimeout
+	var end time.Time
+	if limit := c.timing.attemptTimeout; limit > 0 {
+		end = now.Add(limit)
+	}
 	if total := c.timing.totalTimeout; total > 0 {
-		if left := c.started.Add(total).Sub(now); limit == 0 || left < limit {
-			limit = left
+		if over := c.started.Add(total); end.IsZero() || over.Before(end) {
+			end = over
 		}
-	} else if limit == 0 {
+	}
+	if end.IsZero() {
 		return context.WithCancel(parent)
 	}
-	return context.WithTimeout(parent, limit)
+	return context.WithDeadline(parent, end)
 }
 
 // watchIdle ends an attempt whose body has stood still for the idle timeout, be
@@ -569,7 +580,7 @@ func (o *outcome) limiterAnswer() LimiterAnswer {
 		a.Spent = SpentNo
 	case o.verdict == VerdictBlocked:
 		a.Blocked = true
-	case o.rate.Known():
+	case o.rate.Known(), o.verdict == VerdictDone, o.verdict == VerdictRejected:
 		a.Spent = SpentYes
 	}
 	return a

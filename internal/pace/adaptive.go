@@ -53,6 +53,8 @@ const (
 // which they agree, however many they are.
 type Adaptive struct {
 	trusted bool   // the owner says that nobody else uses the bucket
+	told    bool   // an allowed request was answered with what remains
+	limited bool   // there was a refusal
 	share   *Fixed // a bound on its own rate, or nil
 
 	limit     float64       // capacity of the server's bucket
@@ -159,6 +161,9 @@ func (a *Adaptive) wakeUp(now time.Duration) {
 		a.window = min(a.window, a.inFlight+firstWindow)
 		return
 	}
+	if a.mode == Open {
+		return
+	}
 	a.wasAlone = a.mode == Alone
 	a.mode = Probe
 	a.probes = 0
@@ -180,6 +185,8 @@ func (a *Adaptive) ready(now time.Duration) time.Duration {
 			return Never
 		}
 		return a.lastSend + probeEvery - now
+	case Open:
+		return 0
 	case Alone:
 		if a.inFlight >= a.window {
 			return Never
@@ -217,7 +224,7 @@ func (a *Adaptive) Send(now time.Duration) Ticket {
 	a.active = now
 	a.waiting = false
 	switch a.mode {
-	case Probe:
+	case Probe, Open:
 		a.probes++
 	case Shared:
 		interval := a.law()
@@ -306,12 +313,33 @@ func (a *Adaptive) Done(now time.Duration, t Ticket, r Report) {
 			a.high++
 		}
 		a.ended++
+		if r.Spent == SpentYes && !a.told {
+			a.untold()
+		}
 	}
 	a.bound()
 }
 
+// untold takes in that a request was allowed by a server that has never said
+// what remains: a double in somebody's tests, or a gateway that strips the
+// headers. Then there is nothing to keep in step with. Only once such a server
+// has refused something is it paced, by the documented limit and by what is
+// known of its own sends.
+func (a *Adaptive) untold() {
+	switch {
+	case !a.limited:
+		a.mode = Open
+	case a.mode != Alone:
+		a.enterAlone(a.inFlight + firstWindow)
+	case a.window < math.MaxInt:
+		a.window++
+	}
+}
+
 // refused takes in a 429: the bucket was empty, so others have spent.
 func (a *Adaptive) refused(now time.Duration, t Ticket, r Report) {
+	first := a.mode == Probe && !a.limited
+	a.limited = true
 	a.single = false
 	a.giveBack()
 	a.low = min(a.low, 0)
@@ -323,6 +351,10 @@ func (a *Adaptive) refused(now time.Duration, t Ticket, r Report) {
 		a.interval = min(refusedStretch*a.interval, maxInterval)
 	} else {
 		a.enterShared()
+	}
+	if first { // all that is known is the wait that the server asked for
+		a.next = now
+		return
 	}
 	// Without this, those refused together would come back together, at ever
 	// longer intervals.
@@ -355,6 +387,7 @@ func (a *Adaptive) enterAlone(window int) {
 // learn takes in how many tokens remained by the answer to an attempt that
 // spent one.
 func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
+	a.told = true
 	// Requests of its own that the server may have seen after this one.
 	after := float64(a.inFlight + a.ended - t.ended)
 	a.ended++
@@ -375,7 +408,7 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 
 	othersSpent := top < a.low-rounding
 	switch {
-	case a.mode == Probe:
+	case a.mode == Probe || a.mode == Open:
 		full := remaining >= a.limit-float64(a.probes)-1
 		alone := full || a.trusted || a.wasAlone && !othersSpent
 		a.low, a.high = bottom, top
@@ -445,7 +478,7 @@ func (a *Adaptive) AtLeast(now time.Duration, ahead int) time.Duration {
 	if a.share != nil {
 		wait = max(wait, a.share.AtLeast(now, ahead))
 	}
-	if a.mode == Probe {
+	if a.mode == Probe || a.mode == Open {
 		return wait
 	}
 	if a.lastGain == 0 || now-a.lastGain > time.Minute {

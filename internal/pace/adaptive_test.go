@@ -171,12 +171,60 @@ func TestAnswersWithoutHeadersChangeNothing(t *testing.T) {
 		checkBounds(t, a)
 
 		a = NewAdaptive(AdaptiveConfig{})
-		if r.Known {
+		if r.Known || r.Spent == SpentYes {
 			continue
 		}
 		exchange(a, 0, r)
 		require.Equal(t, Probe, a.Mode(), name)
 	}
+}
+
+// A server that allows requests and tells of no limit is a double in somebody's
+// tests, or behind a gateway that strips headers.
+func TestServerThatTellsOfNoLimitIsNotPaced(t *testing.T) {
+	paid := Report{Spent: SpentYes}
+	a := NewAdaptive(AdaptiveConfig{})
+	now := exchange(a, 0, paid)
+	require.Equal(t, Open, a.Mode())
+	for range 300 {
+		require.Zero(t, a.Ready(now))
+		a.Send(now)
+	}
+	checkBounds(t, a)
+	for range 300 {
+		a.Done(now, Ticket{Sent: now}, paid)
+	}
+	require.Zero(t, a.Ready(now+time.Hour), "nor after a pause")
+
+	// From its first refusal on it is paced by the documented limit.
+	now += time.Hour
+	a.Done(now, a.Send(now), Report{Refused: true, Spent: SpentNo, RetryAfter: time.Second})
+	now += a.Ready(now)
+	begun, sent := now, 0
+	for ; now < begun+time.Minute; sent++ {
+		now = exchange(a, now, paid)
+		require.NotEqual(t, Open, a.Mode())
+		now += a.Ready(now)
+	}
+	require.InDelta(t, 60*5, sent, 10)
+
+	// And once it has told what remains, it is held to that.
+	b := NewAdaptive(AdaptiveConfig{})
+	now = exchange(b, exchange(b, 0, paid), ok(40))
+	require.Equal(t, Shared, b.Mode(), "what is missing was spent by others")
+	exchange(b, now+b.Ready(now), paid)
+	require.Equal(t, Shared, b.Mode())
+}
+
+// A refusal before anything is known is waited out as it asked, and no longer
+// (hashicorp/go-retryablehttp#144 is about coming back too early).
+func TestFirstRefusalIsWaitedOutAsItAsked(t *testing.T) {
+	a := NewAdaptive(AdaptiveConfig{})
+	a.Done(100*ms, a.Send(0), Report{Refused: true, Spent: SpentNo, RetryAfter: 2 * time.Second, Jitter: 0.5})
+	require.Equal(t, 2250*ms, a.Ready(100*ms))
+	require.Zero(t, a.Ready(2350*ms))
+	a.Done(2400*ms, a.Send(2350*ms), Report{Refused: true, Spent: SpentNo, RetryAfter: 2 * time.Second})
+	require.Greater(t, a.Ready(2400*ms), 2*time.Second, "the second one gives way further")
 }
 
 func TestUnpaidAttemptGivesItsTokenBack(t *testing.T) {

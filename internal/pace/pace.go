@@ -77,6 +77,7 @@ const (
 	Alone              // nobody else spends
 	Shared             // others spend too
 	Static             // a fixed share, nothing is believed
+	Open               // the server tells of no limit
 )
 
 // State is a machine's state for people who debug.
