@@ -480,7 +480,10 @@ func encode(body any) ([]byte, error) {
 // run sends a call through the retry layer, has its answer decoded, and settles
 // what is told of it.
 func (c *Client) run(call *call, decode func(*call) error) error {
-	begun := time.Now()
+	var begun time.Time
+	if c.observers.on() {
+		begun = time.Now()
+	}
 	if call.response != nil {
 		*call.response = Response{} // it may have served another call
 	}
