@@ -266,6 +266,7 @@ func TestBlocksLimiterModesAndTheTokenStoreAreTold(t *testing.T) {
 		store.set(nil)
 		time.Sleep(time.Minute)
 		require.NoError(t, getSample(t.Context(), client))
+		synctest.Wait() // the mint tells of the store once the token is there
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(2))
 		require.Error(t, getSample(t.Context(), client))
 		require.Error(t, getSample(t.Context(), client))
