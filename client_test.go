@@ -126,10 +126,10 @@ func TestResponseTellsWhatTheCallMet(t *testing.T) {
 			verdicts = append(verdicts, fmt.Sprint(a.StatusCode, " ", a.Verdict))
 		}
 		assert.Equal(t, []string{"0 never sent", "429 refused", "401 refused", "502 unknown", "200 done"}, verdicts)
-		assert.Zero(t, resp.Attempts[0].Backoff)
-		assert.LessOrEqual(t, resp.Attempts[1].Backoff, 500*time.Millisecond)
-		assert.GreaterOrEqual(t, resp.Attempts[2].Backoff, 2*time.Second)
-		assert.Zero(t, resp.Attempts[3].Backoff, "a 401 is replayed at once")
+		assert.Zero(t, resp.Attempts[0].Wait)
+		assert.LessOrEqual(t, resp.Attempts[1].Wait, 500*time.Millisecond)
+		assert.GreaterOrEqual(t, resp.Attempts[2].Wait, 2*time.Second)
+		assert.Zero(t, resp.Attempts[3].Wait, "a 401 is replayed at once")
 		assert.Equal(t, 3*time.Second, resp.Attempts[4].Duration)
 
 		// It is emptied when it is used again, and holds the last answer even

@@ -48,8 +48,8 @@ type Attempt struct {
 	Reason string
 	// RequestID is the x-request-id of the answer.
 	RequestID string
-	// Backoff is the wait that the attempt before this one led to.
-	Backoff time.Duration
+	// Wait is the wait that the attempt before this one led to.
+	Wait time.Duration
 	// Queued is the time spent after that waiting for a token, for a free
 	// place and for the rate limit.
 	Queued time.Duration
@@ -382,7 +382,7 @@ func (c *call) record(ctx context.Context, queued, took time.Duration) {
 	if r := c.response; r != nil {
 		r.Attempts = append(r.Attempts, Attempt{
 			Number: c.attempts, StatusCode: o.status, Verdict: o.verdict, Reason: o.reason, RequestID: o.requestID,
-			Backoff: c.wait, Queued: queued, Duration: took,
+			Wait: c.wait, Queued: queued, Duration: took,
 		})
 	}
 	c.tell(ctx, EventAttempt, func(e *Event) slog.Level {

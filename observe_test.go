@@ -129,7 +129,7 @@ func TestAnObserverIsToldEveryFactOfACall(t *testing.T) {
 			assert.Equal(t, requests[i].RequestID, e.RequestID)
 			assert.True(t, e.RateLimit.Known())
 			assert.Equal(t, r.Attempts[i], brellium.Attempt{Number: e.Attempt, StatusCode: e.StatusCode, Verdict: e.Verdict,
-				Reason: e.Reason, RequestID: e.RequestID, Backoff: e.Wait, Queued: e.Queued, Duration: e.Duration})
+				Reason: e.Reason, RequestID: e.RequestID, Wait: e.Wait, Queued: e.Queued, Duration: e.Duration})
 		}
 		assert.Equal(t, brellium.VerdictUnknown, events[2].Verdict)
 		assert.Equal(t, brellium.ErrorCode("UNAVAILABLE"), events[2].Code)

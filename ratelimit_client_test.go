@@ -498,9 +498,9 @@ func TestTheWaitInTheQueueIsInTheRecordOfTheAttempt(t *testing.T) {
 		require.NoError(t, retrieve(t.Context(), client, brellium.WithResponseInto(&second)))
 		require.Len(t, second.Attempts, 2)
 		assert.InDelta(t, 10, second.Attempts[0].Queued.Seconds(), 0.01)
-		assert.Zero(t, second.Attempts[0].Backoff)
+		assert.Zero(t, second.Attempts[0].Wait)
 		again := second.Attempts[1]
-		assert.InDelta(t, 10, (again.Backoff + again.Queued).Seconds(), 0.01, "the next token is due 10 s later")
+		assert.InDelta(t, 10, (again.Wait + again.Queued).Seconds(), 0.01, "the next token is due 10 s later")
 		assert.Greater(t, again.Queued, 9*time.Second)
 		assert.Zero(t, again.Duration)
 	}, brellium.WithRateLimit(1, 0.1))

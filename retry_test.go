@@ -234,14 +234,14 @@ func TestBackoffStaysInRangeOverManyAttempts(t *testing.T) {
 		for i, a := range resp.Attempts {
 			switch {
 			case i == 0:
-				assert.Zero(t, a.Backoff)
+				assert.Zero(t, a.Wait)
 			case i <= 6:
-				assert.LessOrEqual(t, a.Backoff, 500*time.Millisecond<<(i-1))
+				assert.LessOrEqual(t, a.Wait, 500*time.Millisecond<<(i-1))
 			default:
-				assert.LessOrEqual(t, a.Backoff, 20*time.Second)
-				late = append(late, a.Backoff)
+				assert.LessOrEqual(t, a.Wait, 20*time.Second)
+				late = append(late, a.Wait)
 			}
-			assert.GreaterOrEqual(t, a.Backoff, time.Duration(0))
+			assert.GreaterOrEqual(t, a.Wait, time.Duration(0))
 		}
 		slices.Sort(late)
 		assert.Less(t, late[0], 5*time.Second, "94 draws over 20 s")
