@@ -309,7 +309,9 @@ func newFileBody(f *os.File, size int64) (sentBody, error) {
 
 func (b *fileBody) position() int64 {
 	if at, err := b.Seek(0, io.SeekCurrent); err == nil {
-		b.at.Store(at - b.start)
+		// Another goroutine may have looked later and stored more already.
+		for at, seen := at-b.start, b.at.Load(); at > seen && !b.at.CompareAndSwap(seen, at); seen = b.at.Load() {
+		}
 	}
 	return b.at.Load()
 }
