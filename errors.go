@@ -186,7 +186,19 @@ type RetriesExhaustedError struct {
 
 func (e *RetriesExhaustedError) Error() string {
 	return "brellium: " + e.Operation + ": gave up after " + plural(e.Attempts, "attempt") + " in " +
-		e.Elapsed.Round(time.Millisecond).String() + " (" + string(e.Reason) + "): " + e.Err.Error()
+		e.Elapsed.Round(time.Millisecond).String() + " (" + e.Reason.text() + "): " + e.Err.Error()
+}
+
+func (r ExhaustedReason) text() string {
+	switch r {
+	case ExhaustedAttempts:
+		return "no attempt is left"
+	case ExhaustedTotalTime:
+		return "the next would not fit into the total time"
+	case ExhaustedDeadline:
+		return "the next would not fit before the deadline"
+	}
+	return string(r)
 }
 
 // Unwrap returns the failure of the last attempt.
@@ -344,9 +356,11 @@ func (e *InterruptedError) Error() string {
 	if e.Operation != "" {
 		s += e.Operation + ": "
 	}
-	s += "interrupted after " + plural(e.Attempts, "attempt") + ": " + e.Err.Error()
 	if e.Wait > 0 {
-		s += ": the rate limit asks for a wait of " + e.Wait.Round(time.Millisecond).String()
+		s += "not begun: the rate limit asks for a wait of " + e.Wait.Round(time.Millisecond).String() +
+			", more than the deadline allows: " + e.Err.Error()
+	} else {
+		s += "interrupted after " + plural(e.Attempts, "attempt") + ": " + e.Err.Error()
 	}
 	s += unknownNote(e.mayHaveRun)
 	if e.Last != nil {

@@ -94,8 +94,8 @@ const (
 	// EventAttemptStart: an attempt is about to be sent. It is told while the
 	// attempt holds its place in the rate limit, so the answer should be quick.
 	EventAttemptStart EventKind = "attempt start"
-	// EventAttempt: an attempt has ended.
-	EventAttempt EventKind = "attempt"
+	// EventAttemptEnd: an attempt has ended.
+	EventAttemptEnd EventKind = "attempt"
 	// EventWait: the call is about to wait before it repeats an attempt.
 	EventWait EventKind = "wait"
 	// EventCallEnd: a call has ended. Verdict is VerdictDone where it
@@ -154,13 +154,13 @@ type Event struct {
 	Verdict Verdict
 	Reason  string
 	// Wait is how long the call is about to wait (EventWait), or has waited
-	// because of the attempt before this one (EventAttempt).
+	// because of the attempt before this one (EventAttemptEnd).
 	Wait time.Duration
 	// Queued is the time spent before this attempt waiting for a token, for a
-	// free place and for the rate limit (EventAttempt).
+	// free place and for the rate limit (EventAttemptEnd).
 	Queued time.Duration
 	// Duration is how long the attempt took from sending to the last byte of
-	// its answer (EventAttempt), or the call with all its waits (EventCallEnd).
+	// its answer (EventAttemptEnd), or the call with all its waits (EventCallEnd).
 	Duration time.Duration
 	// RateLimit is what the answer's headers said.
 	RateLimit RateLimit
@@ -247,7 +247,7 @@ func (e Event) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
 type Observer interface {
 	// Observe is told one event. The values of the context that it returns for
 	// EventCallStart are the call's from there on, and those for
-	// EventAttemptStart the attempt's, up to its EventAttempt; its deadline and
+	// EventAttemptStart the attempt's, up to its EventAttemptEnd; its deadline and
 	// its end are not heeded. For other events, and where it is nil, the
 	// returned context changes nothing.
 	Observe(ctx context.Context, e Event) context.Context
@@ -385,7 +385,7 @@ func (c *call) record(ctx context.Context, queued, took time.Duration) {
 			Wait: c.wait, Queued: queued, Duration: took,
 		})
 	}
-	c.tell(ctx, EventAttempt, func(e *Event) slog.Level {
+	c.tell(ctx, EventAttemptEnd, func(e *Event) slog.Level {
 		c.fillAnswer(e)
 		e.Attempt, e.Wait, e.Queued, e.Duration = c.attempts, c.wait, queued, took
 		return slog.LevelDebug

@@ -112,9 +112,9 @@ func TestAnObserverIsToldEveryFactOfACall(t *testing.T) {
 
 		events := slices.DeleteFunc(o.of("audits.retrieve"), func(e brellium.Event) bool { return e.Kind == brellium.EventLimiterMode })
 		require.Equal(t, []brellium.EventKind{brellium.EventCallStart,
-			brellium.EventAttemptStart, brellium.EventAttempt, brellium.EventWait,
-			brellium.EventAttemptStart, brellium.EventAttempt, brellium.EventWait,
-			brellium.EventAttemptStart, brellium.EventAttempt, brellium.EventCallEnd}, kinds(events))
+			brellium.EventAttemptStart, brellium.EventAttemptEnd, brellium.EventWait,
+			brellium.EventAttemptStart, brellium.EventAttemptEnd, brellium.EventWait,
+			brellium.EventAttemptStart, brellium.EventAttemptEnd, brellium.EventCallEnd}, kinds(events))
 		for _, e := range events {
 			assert.Equal(t, "GET", e.Method)
 			assert.Equal(t, "/v2/audits/{audit_id}", e.PathTemplate)
@@ -145,7 +145,7 @@ func TestAnObserverIsToldEveryFactOfACall(t *testing.T) {
 		assert.Empty(t, end.Code)
 
 		mint := o.of("oauth.token")
-		require.Equal(t, []brellium.EventKind{brellium.EventCallStart, brellium.EventAttemptStart, brellium.EventAttempt, brellium.EventCallEnd}, kinds(mint))
+		require.Equal(t, []brellium.EventKind{brellium.EventCallStart, brellium.EventAttemptStart, brellium.EventAttemptEnd, brellium.EventCallEnd}, kinds(mint))
 		assert.Equal(t, "/v2/oauth/token", mint[0].PathTemplate)
 		assert.Equal(t, 200, mint[3].StatusCode)
 	})
@@ -329,7 +329,7 @@ func (s *brokenStore) Load(ctx context.Context, key string) (*brellium.Token, er
 }
 
 // allKinds are the kinds of events that a call leads to.
-var allKinds = []brellium.EventKind{brellium.EventCallStart, brellium.EventAttemptStart, brellium.EventAttempt, brellium.EventWait,
+var allKinds = []brellium.EventKind{brellium.EventCallStart, brellium.EventAttemptStart, brellium.EventAttemptEnd, brellium.EventWait,
 	brellium.EventCallEnd, brellium.EventBlock, brellium.EventLimiterMode}
 
 func TestAnObserverThatPanicsHarmsNoCall(t *testing.T) {
@@ -465,7 +465,7 @@ func TestAnObserversContextLendsItsValuesAndNothingElse(t *testing.T) {
 							return context.WithValue(base(ctx), key("call"), 2)
 						case brellium.EventAttemptStart:
 							return context.WithValue(base(ctx), key("attempt"), e.Attempt)
-						case brellium.EventAttempt:
+						case brellium.EventAttemptEnd:
 							assert.Equal(t, e.Attempt, ctx.Value(key("attempt")))
 							return dead
 						case brellium.EventCallEnd:

@@ -113,6 +113,15 @@ func logError(err error) any {
 	return fmt.Sprintf("%T", err)
 }
 
+// LogValue is what may be logged of err: of the first of this package's errors
+// in its tree what that error's LogValue lists, and of any other error its
+// type. An error of this package that is logged as an attribute does that by
+// itself; LogValue is for one that has been wrapped, whose text would have the
+// server's message in it.
+//
+//	slog.Error("nightly review failed", "error", brellium.LogValue(err))
+func LogValue(err error) slog.Value { return slog.AnyValue(logError(err)) }
+
 // own marks this package's errors, whose LogValue can be relied on.
 func (*APIError) own()              {}
 func (*BlockedError) own()          {}

@@ -109,7 +109,7 @@ func (s *DocumentService) Upload(ctx context.Context, files []UploadFile, option
 }
 
 // Put sends one file to an upload URL that Create returned, for callers that
-// keep the batch themselves. It is repeated as Upload does, but an URL that has
+// keep the batch themselves. It is repeated as Upload does, but a URL that has
 // expired is an *UploadError with Expired set: where the document has an
 // external id, Create returns a new one. The file's ExternalID, DocType and
 // ExternalMetadata play no part. WithHeader adds a header that the URL's

@@ -141,7 +141,7 @@ func (o *observer) Observe(ctx context.Context, e brellium.Event) context.Contex
 			o.propagator.Inject(ctx, propagation.HeaderCarrier(e.Header))
 		}
 		return context.WithValue(ctx, attemptSpan{o}, span)
-	case brellium.EventAttempt:
+	case brellium.EventAttemptEnd:
 		o.attempt(ctx, &e)
 	case brellium.EventWait:
 		o.wait(ctx, &e)

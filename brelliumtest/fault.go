@@ -3,6 +3,7 @@ package brelliumtest
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -254,7 +255,13 @@ type queuedFault struct {
 //
 // A fault that scripts an answer waits for the next request where the API
 // itself refuses this one, with a 401 or a 429.
+//
+// An operation that does not exist is a mistake in the test, which would then
+// test nothing: Inject panics.
 func (e *Emulator) Inject(operation string, faults ...Fault) {
+	if !knownOperation(operation) {
+		panic("brelliumtest: Inject: there is no operation " + strconv.Quote(operation))
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, f := range faults {

@@ -30,6 +30,19 @@ const (
 	OpAny = "*"
 )
 
+// knownOperation reports whether a script can be for operation.
+func knownOperation(operation string) bool {
+	switch operation {
+	case OpTokenCreate, OpAuditList, OpAuditRetrieve, OpAuditUpdate, OpAuditBatchUpdate,
+		OpDocumentCreate, OpDocumentRetrieve, OpDocumentList, OpDocumentPut,
+		OpUserCreate, OpUserRetrieve, OpUserList, OpUserDelete,
+		OpEmailRecipientCreate, OpEmailRecipientRetrieve, OpEmailRecipientList,
+		OpAny, opUnknown:
+		return true
+	}
+	return false
+}
+
 // opUnknown is recorded for a request that belongs to no operation.
 const opUnknown = "unknown"
 

@@ -96,11 +96,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fmt.Fprintf(stdout, `
 Mint an access token, and read the guide's sample audit with it:
 
-  BRELLIUM_ACCESS_TOKEN=$(curl -s %[1]s/v2/oauth/token -H 'Content-Type: application/json' \
+  TOKEN=$(curl -s %[1]s/v2/oauth/token -H 'Content-Type: application/json' \
     -d '{"grant_type":"client_credentials","client_id":"%[2]s","client_secret":"%[3]s"}' \
     | sed 's/.*"access_token":"\([^"]*\)".*/\1/')
-  export BRELLIUM_ACCESS_TOKEN
-  curl -i %[1]s/v2/audits/%[4]s -H "Authorization: Bearer $BRELLIUM_ACCESS_TOKEN"
+  curl -i %[1]s/v2/audits/%[4]s -H "Authorization: Bearer $TOKEN"
+
+For a program that uses brellium.NewClient:
+
+  export BRELLIUM_BASE_URL=%[1]s BRELLIUM_CLIENT_ID=%[2]s BRELLIUM_CLIENT_SECRET=%[3]s
 
 Interrupt to stop.
 `, emu.URL, emu.ClientID, emu.ClientSecret, brelliumtest.SampleAuditID)
