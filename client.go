@@ -11,7 +11,9 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"reflect"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -165,6 +167,8 @@ func (c *clientConfig) parseBaseURL() (*url.URL, error) {
 		return invalid("has no host")
 	case u.User != nil:
 		return invalid("must not hold user info")
+	case !validPort(u.Port()):
+		return invalid("has a port that does not exist")
 	case u.RawQuery != "" || u.ForceQuery:
 		return invalid("must not hold a query")
 	case u.Fragment != "" || strings.Contains(raw, "#"):
@@ -179,6 +183,11 @@ func (c *clientConfig) parseBaseURL() (*url.URL, error) {
 	}
 	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
 	return u, nil
+}
+
+func validPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
 }
 
 // loopback reports whether host is this machine for certain. Names below
@@ -242,8 +251,8 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any, op
 	if !validHeaderName(method) || method == http.MethodConnect || method == http.MethodTrace {
 		return &ValidationError{Field: "method", Reason: "must be an HTTP method such as GET"}
 	}
-	if into != nil && isNil(into) {
-		return &ValidationError{Field: "into", Reason: "must not be a nil pointer"}
+	if into != nil && (isNil(into) || reflect.TypeOf(into).Kind() != reflect.Pointer) {
+		return &ValidationError{Field: "into", Reason: "must be a pointer, and not a nil one"}
 	}
 	var err error
 	if r.path, r.query, err = splitPath(path); err != nil {

@@ -159,8 +159,11 @@ func (c caller) unknownBudget() int {
 }
 
 func (c caller) refusedBudget() int {
-	if c.op == opToken {
+	switch c.op {
+	case opToken:
 		return 3
+	case opPut: // WithMaxRetries counts them too
+		return 5
 	}
 	return 10
 }

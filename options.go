@@ -222,6 +222,9 @@ func WithHTTPClient(hc *http.Client) ClientOption {
 		if hc == nil {
 			return &ValidationError{Field: "WithHTTPClient", Reason: "must not be nil"}
 		}
+		if hc.Timeout < 0 {
+			return &ValidationError{Field: "WithHTTPClient", Reason: "its Timeout must not be negative"}
+		}
 		if isNil(hc.Transport) && hc.Transport != nil {
 			return &ValidationError{Field: "WithHTTPClient", Reason: "its Transport is a nil pointer"}
 		}

@@ -519,8 +519,8 @@ func TestPermitGrantedAsItsContextEndsIsGivenBack(t *testing.T) {
 			w := q.first
 			w.permit = q.grant(q.now())
 			q.remove(w)
-			close(w.ready)
 			cancel()
+			close(w.ready)
 			q.mu.Unlock()
 			require.ErrorIs(t, <-failed, context.Canceled)
 			synctest.Wait()

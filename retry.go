@@ -219,6 +219,12 @@ func (c *call) decide() (repeat bool) {
 // nextWait is how long to wait before the attempt is repeated.
 func (c *call) nextWait(o *outcome) time.Duration {
 	jitter := time.Duration(rand.Float64() * float64(retryJitter))
+	switch c.limiter.(type) {
+	case *AdaptiveLimiter, *FixedLimiter:
+		if o.status == http.StatusTooManyRequests {
+			jitter = 0 // they hold the whole client for the wait and a jitter, and the call is to be there first
+		}
+	}
 	switch {
 	case o.retryAfter > 0:
 		return o.retryAfter + jitter

@@ -47,8 +47,9 @@ type UploadFile struct {
 }
 
 // FileFromPath is the file at path, named by the last element of path. The
-// file is opened when it is sent, and must not change until then. A path that
-// is not a file that can be read is an *UploadError.
+// file is opened when it is sent, and must not change until then. A file that
+// cannot be read is an *UploadError, and a path to something else than a file a
+// *ValidationError.
 func FileFromPath(path string) (UploadFile, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -72,8 +73,12 @@ func FileFromBytes(name string, data []byte) UploadFile {
 
 // FileFromReaderAt is a file whose content are the first size bytes of r, such
 // as an open *os.File. r is neither closed nor moved, and several files may
-// share one.
+// share one. Without r, Open is nil and the file is refused when it is to be
+// sent.
 func FileFromReaderAt(name string, r io.ReaderAt, size int64) UploadFile {
+	if isNil(r) {
+		return UploadFile{Filename: name, Size: size}
+	}
 	return UploadFile{
 		Filename: name,
 		Size:     size,

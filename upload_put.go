@@ -35,7 +35,7 @@ type transfer struct {
 // putTiming is how often and how long a PUT may try, for the timing of the
 // call that it belongs to.
 func putTiming(t timing, idle time.Duration) timing {
-	return timing{maxRetries: t.maxRetries, explicit: t.explicit, forced: t.forced, idleTimeout: idle}
+	return timing{maxRetries: t.maxRetries, explicit: true, forced: t.forced, idleTimeout: idle}
 }
 
 // waiting reports whether the file has not been begun.

@@ -34,7 +34,7 @@ const (
 	maxFall        = 40.0  // tokens; as much as a fall can count for
 	maxNext        = 12.0  // seconds; bound of the interval chosen
 	refusedStretch = 1.4   // the averaged interval grows by this on a refusal
-	refusedLeast   = 0.6   // share of the interval chosen after which the first may be sent again
+	refusedLeast   = 0.6   // share of the interval chosen after which the first may be sent again, beside others
 	refusedSpread  = 1.0   // share of it over which those refused together are drawn apart
 	smoothing      = 0.125 // share of a new round trip in the average
 )
@@ -55,6 +55,7 @@ type Adaptive struct {
 	trusted bool   // the owner says that nobody else uses the bucket
 	told    bool   // an allowed request was answered with what remains
 	limited bool   // there was a refusal
+	others  bool   // answers, not only refusals, show that others spend
 	share   *Fixed // a bound on its own rate, or nil
 
 	limit     float64       // capacity of the server's bucket
@@ -338,7 +339,6 @@ func (a *Adaptive) untold() {
 
 // refused takes in a 429: the bucket was empty, so others have spent.
 func (a *Adaptive) refused(now time.Duration, t Ticket, r Report) {
-	first := a.mode == Probe && !a.limited
 	a.limited = true
 	a.single = false
 	a.giveBack()
@@ -352,7 +352,9 @@ func (a *Adaptive) refused(now time.Duration, t Ticket, r Report) {
 	} else {
 		a.enterShared()
 	}
-	if first { // all that is known is the wait that the server asked for
+	if !a.others {
+		// All that is known is the wait that the server asked for: the refused
+		// call goes then, and what comes after it is paced.
 		a.next = now
 		return
 	}
@@ -378,6 +380,7 @@ func (a *Adaptive) enterShared() {
 
 func (a *Adaptive) enterAlone(window int) {
 	a.mode = Alone
+	a.others = false
 	a.window = window
 	if a.trusted {
 		a.window = math.MaxInt
@@ -417,12 +420,14 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 			a.enterAlone(firstWindow)
 			a.consistent++
 		} else {
+			a.others = true
 			a.sawOthers(now)
 			a.interval = targetInterval
 			a.enterShared()
 		}
 		return
 	case othersSpent:
+		a.others = true
 		a.low, a.high = bottom, top
 		a.sawOthers(now)
 		if a.mode == Alone {
@@ -481,6 +486,9 @@ func (a *Adaptive) AtLeast(now time.Duration, ahead int) time.Duration {
 	if a.mode == Probe || a.mode == Open {
 		return wait
 	}
+	if a.inFlight == 0 { // no answer will change it for the first
+		wait = max(wait, a.ready(now))
+	}
 	if a.lastGain == 0 || now-a.lastGain > time.Minute {
 		wait = max(wait, seconds((float64(ahead)+1-a.high)/documentedRate))
 	}
@@ -497,7 +505,11 @@ func (a *Adaptive) lawAtLeast(now time.Duration, ahead int) time.Duration {
 	// The interval chosen is at least half the average, and the average gives
 	// way by at most a quarter each time.
 	const fall = 1 - averaging/2
-	next := max(min(a.next, a.lastSend+seconds(a.interval/2))-now, 0)
+	next := a.next
+	if a.inFlight > 0 { // whose answer may let it fall
+		next = min(next, a.lastSend+seconds(a.interval/2))
+	}
+	next = max(next-now, 0)
 	sum, interval := 0.0, a.interval
 	for i := range ahead {
 		if interval <= minInterval {

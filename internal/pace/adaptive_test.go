@@ -216,15 +216,35 @@ func TestServerThatTellsOfNoLimitIsNotPaced(t *testing.T) {
 	require.Equal(t, Shared, b.Mode())
 }
 
-// A refusal before anything is known is waited out as it asked, and no longer
-// (hashicorp/go-retryablehttp#144 is about coming back too early).
+// Where nothing but refusals speaks of others, a refused call waits as long as
+// it was asked to, and no longer: the head of the queue would else use up the
+// total time long before its attempts.
+func TestRefusalsAloneAreWaitedOutAsTheyAsk(t *testing.T) {
+	for range 3 {
+		a, now := alone(t)
+		for range 9 {
+			a.Done(now+100*ms, a.Send(now), Report{Refused: true, Spent: SpentNo, RetryAfter: 2 * time.Second, Jitter: 0.5})
+			now += 100 * ms
+			require.Equal(t, 2250*ms, a.Ready(now))
+			now += 2250 * ms
+			require.Zero(t, a.Ready(now))
+		}
+		now = exchange(a, now, ok(50))
+		require.GreaterOrEqual(t, a.Ready(now), time.Second, "what comes after it is paced")
+	}
+
+	a, now := shared(t)
+	a.Done(now, a.Send(now), Report{Refused: true, Spent: SpentNo, RetryAfter: time.Second, Jitter: 0.5})
+	require.Greater(t, a.Ready(now), 2*time.Second, "beside others it gives way further")
+}
+
 func TestFirstRefusalIsWaitedOutAsItAsked(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{})
 	a.Done(100*ms, a.Send(0), Report{Refused: true, Spent: SpentNo, RetryAfter: 2 * time.Second, Jitter: 0.5})
 	require.Equal(t, 2250*ms, a.Ready(100*ms))
 	require.Zero(t, a.Ready(2350*ms))
 	a.Done(2400*ms, a.Send(2350*ms), Report{Refused: true, Spent: SpentNo, RetryAfter: 2 * time.Second})
-	require.Greater(t, a.Ready(2400*ms), 2*time.Second, "the second one gives way further")
+	require.Equal(t, 2*time.Second, a.Ready(2400*ms))
 }
 
 func TestUnpaidAttemptGivesItsTokenBack(t *testing.T) {
@@ -461,12 +481,13 @@ func TestAtLeastCountsThoseInFront(t *testing.T) {
 
 	// While shared, the law bounds it, until it may be alone again.
 	a, now = shared(t)
-	for range 20 {
+	for range 3 {
 		now = exchange(a, now, ok(0))
 	}
-	require.Greater(t, a.AtLeast(now, 3), a.AtLeast(now, 1))
+	require.Equal(t, a.Ready(now), a.AtLeast(now, 0), "with nothing under way it is certain for the first")
 	require.Greater(t, a.AtLeast(now, 1), a.AtLeast(now, 0))
-	require.LessOrEqual(t, a.AtLeast(now, 20), aloneAfter)
+	require.GreaterOrEqual(t, a.AtLeast(now, 3), a.AtLeast(now, 1))
+	require.LessOrEqual(t, a.AtLeast(now, 20), seconds(maxNext))
 	require.Greater(t, a.AtLeast(now, 1000), 100*second)
 
 	a = NewAdaptive(AdaptiveConfig{})
