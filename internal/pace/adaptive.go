@@ -19,6 +19,7 @@ const (
 	maxProbes      = 8                      // outstanding probes
 	reserve        = 2.0                    // tokens left in the bucket while alone
 	firstWindow    = 2                      // attempts side by side when alone begins
+	firstPause     = time.Second            // at most, when sharing begins
 	idleAfter      = 10 * time.Second       // without a send, an answer or a waiter: what was known is stale
 	aloneAfter     = 10 * time.Second       // without a sign of others, before alone
 	aloneAnswers   = 4                      // answers without a sign of others, before alone
@@ -424,6 +425,7 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 			a.sawOthers(now)
 			a.interval = targetInterval
 			a.enterShared()
+			a.next = min(a.next, a.lastSend+firstPause)
 		}
 		return
 	case othersSpent:
