@@ -35,13 +35,16 @@ var sharedTransport = sync.OnceValue(newTransport)
 func newTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            dialer.DialContext,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout:    10 * time.Second,
-		ForceAttemptHTTP2:      true,
-		MaxIdleConns:           512,
-		MaxIdleConnsPerHost:    256,
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dialer.DialContext,
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout: 10 * time.Second,
+		ForceAttemptHTTP2:   true,
+		MaxIdleConns:        512,
+		MaxIdleConnsPerHost: 256,
+		// Far more than the rate limit can use; without a bound, a crowd of
+		// calls makes connections that nobody needs a moment later.
+		MaxConnsPerHost:        72,
 		IdleConnTimeout:        90 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 		// A connection that is dead but not closed is found by a ping.

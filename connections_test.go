@@ -1,0 +1,72 @@
+package brellium_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/brellium/brellium-go"
+)
+
+// countingServer answers with an audit, the last chunk of which comes on its
+// own, and counts the connections that were made to it.
+func countingServer(t *testing.T) (client *brellium.Client, connections *atomic.Int64) {
+	t.Helper()
+	connections = new(atomic.Int64)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
+		w.(http.Flusher).Flush()
+	}))
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	client, err := brellium.NewClient(brellium.WithBaseURL(server.URL), brellium.WithAccessToken("token"), brellium.WithoutRateLimiter())
+	require.NoError(t, err)
+	return client, connections
+}
+
+// A client that leaves an answer's end unread cannot use its connection again.
+func TestAConnectionServesOneCallAfterTheOther(t *testing.T) {
+	client, connections := countingServer(t)
+	for range 100 {
+		_, err := client.Audits.Retrieve(t.Context(), "a")
+		require.NoError(t, err)
+	}
+	assert.EqualValues(t, 1, connections.Load())
+}
+
+// net/http keeps two idle connections a host by default, so that 64 goroutines
+// make hundreds.
+func TestManyCallsSideBySideKeepTheirConnections(t *testing.T) {
+	client, connections := countingServer(t)
+	sweep := func(ctx context.Context) {
+		var calls sync.WaitGroup
+		for range 64 {
+			calls.Go(func() {
+				for range 2000 / 64 {
+					_, err := client.Audits.Retrieve(ctx, "a")
+					assert.NoError(t, err)
+				}
+			})
+		}
+		calls.Wait()
+	}
+	sweep(t.Context())
+	made := connections.Load()
+	assert.LessOrEqual(t, made, int64(72))
+	sweep(t.Context())
+	assert.LessOrEqual(t, connections.Load(), int64(72), "then hardly a new one")
+	t.Logf("%d connections, then %d more", made, connections.Load()-made)
+}
