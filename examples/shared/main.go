@@ -3,7 +3,8 @@
 //
 // It starts the emulator with a small bucket, and itself once for each worker.
 // The workers have different numbers of goroutines and read audits as fast as
-// they may; they get equal shares all the same, and nobody is refused.
+// they may; nobody is refused, and nobody starves. (The rate is ten times the real one,
+// at which a lone goroutine is often still busy when its turn comes.)
 //
 //	go run .
 //	REDIS_URL=redis://localhost:6379/0 go run . -workers 8 -for 10s
