@@ -43,9 +43,7 @@ func benchPage() []byte {
 }
 
 // answered is a call that was answered 200 with body.
-func answered(op *operation, body []byte) *call {
-	return &call{op: op, got: outcome{status: 200, body: body, requestID: "req_1"}}
-}
+func answered(op *operation, body []byte) answer { return answer{op, 200, "req_1", body} }
 
 // BenchmarkDecodePage compares a page of 100 audits, each with its RawJSON,
 // with what one writes over net/http by hand: json.NewDecoder on the body,
@@ -56,7 +54,8 @@ func BenchmarkDecodePage(b *testing.B) {
 		b.SetBytes(int64(len(body)))
 		b.ReportAllocs()
 		for b.Loop() {
-			p, err := decodePage[Audit](answered(opAuditsList, body))
+			var p Page[Audit]
+			err := decodePage(answered(opAuditsList, body), &p)
 			if err != nil || len(p.Data) != 100 || len(p.Data[99].RawJSON()) < 2000 {
 				b.Fatal("not decoded")
 			}

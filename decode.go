@@ -44,57 +44,77 @@ func setRaws[T any, P resource[T]](items []T, raws []json.RawMessage) {
 	}
 }
 
+// answer is a 2xx on its way to the caller's type.
+type answer struct {
+	op        *operation
+	status    int
+	requestID string
+	body      []byte
+}
+
+// decodeError builds the error of a 2xx that cannot be used. A write has then
+// run, but what it did is not known.
+func (a answer) decodeError(reason string) error {
+	return &DecodeError{Operation: a.op.name, StatusCode: a.status, RequestID: a.requestID, Reason: reason, mayHaveRun: a.op.write}
+}
+
 // fetch makes one API call whose answer is one T.
 func fetch[T any, P resource[T]](ctx context.Context, c *Client, r request, opts []CallOption) (*T, error) {
-	var v *T
-	_, err := c.do(ctx, r, opts, func(call *call) (err error) {
-		v, err = decodeResource[T, P](call)
-		return err
-	})
-	return v, err
+	cfg, err := c.callConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	v := new(T)
+	if _, err := c.do(ctx, r, cfg, func(a answer) error { return decodeResource[T, P](a, v) }); err != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
 // decodeResource decodes an answer that is one T.
-func decodeResource[T any, P resource[T]](c *call) (*T, error) {
-	v := new(T)
-	if err := c.decode(v); err != nil {
-		return nil, err
+func decodeResource[T any, P resource[T]](a answer, v *T) error {
+	if err := a.decode(v); err != nil {
+		return err
 	}
-	body := c.answer()
-	P(v).setRaw(&body)
-	return v, nil
+	own := &struct {
+		body json.RawMessage
+		at   *json.RawMessage
+	}{body: a.json()}
+	own.at = &own.body
+	P(v).setRawAt(&own.at)
+	return nil
 }
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// answer is the body of the call's answer, without a byte-order mark.
-func (c *call) answer() json.RawMessage {
-	return json.RawMessage(bytes.TrimPrefix(c.got.body, byteOrderMark))
+// json is the answer's body without a byte-order mark.
+func (a answer) json() json.RawMessage {
+	return json.RawMessage(bytes.TrimPrefix(a.body, byteOrderMark))
 }
 
-// decode decodes the call's answer into v. Its error quotes nothing of it.
-func (c *call) decode(v any) error {
-	body := c.answer()
+// decode decodes the answer into v. Its error quotes nothing of it.
+func (a answer) decode(v any) error {
+	body := a.json()
 	if len(bytes.TrimSpace(body)) == 0 {
-		return c.decodeError("it is empty")
+		return a.decodeError("it is empty")
 	}
 	if len(body) > manyBytes && countValues(body) > maxValues {
-		return c.decodeError("it holds more than 500,000 values")
+		return a.decodeError("it holds more than 500,000 values")
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return c.decodeError(decodeReason(body, v, err))
+		return a.decodeError(decodeReason(body, v, err))
 	}
 	if bytes.Equal(bytes.TrimSpace(body), []byte("null")) {
-		return c.decodeError("it is null")
+		return a.decodeError("it is null")
 	}
 	return nil
 }
 
 // decodeNothing is decode for an answer that says nothing, be it empty or not.
 // A page is not the API's word that something was done.
-func (c *call) decodeNothing() error {
-	if body := bytes.TrimSpace(c.answer()); len(body) > 0 && body[0] == '<' {
-		return c.decodeError("it is a page instead of JSON")
+func (a answer) decodeNothing() error {
+	if body := bytes.TrimSpace(a.json()); len(body) > 0 && body[0] == '<' {
+		return a.decodeError("it is a page instead of JSON")
 	}
 	return nil
 }

@@ -193,28 +193,32 @@ func (s *DocumentService) Create(ctx context.Context, params DocumentCreateParam
 // create sends a batch that has been validated. body is its params, encoded or
 // not.
 func (s *DocumentService) create(ctx context.Context, body any, repeatable bool, opts []CallOption) (*DocumentCreateResult, error) {
+	cfg, err := s.client.callConfig(opts)
+	if err != nil {
+		return nil, err
+	}
 	var result *DocumentCreateResult
-	_, err := s.client.do(ctx, request{op: opDocumentsCreate, body: body, repeatable: repeatable}, opts, func(call *call) (err error) {
-		result, err = decodeDocuments(call)
+	_, err = s.client.do(ctx, request{op: opDocumentsCreate, body: body, repeatable: repeatable}, cfg, func(a answer) (err error) {
+		result, err = decodeDocuments(a)
 		return err
 	})
 	return result, err
 }
 
-func decodeDocuments(call *call) (*DocumentCreateResult, error) {
+func decodeDocuments(a answer) (*DocumentCreateResult, error) {
 	var result DocumentCreateResult
-	if err := call.decode(&result); err != nil {
+	if err := a.decode(&result); err != nil {
 		return nil, err
 	}
 	var items struct {
 		Documents []json.RawMessage `json:"documents"`
 	}
-	answer := call.answer()
+	answer := a.json()
 	if json.Unmarshal(answer, &items) != nil || len(items.Documents) != len(result.Documents) {
-		return nil, call.decodeError("its documents cannot be told apart")
+		return nil, a.decodeError("its documents cannot be told apart")
 	}
 	if len(result.Documents) == 0 {
-		return nil, call.decodeError("it names no documents")
+		return nil, a.decodeError("it names no documents")
 	}
 	result.setRaw(&answer)
 	for i := range result.Documents {

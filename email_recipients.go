@@ -155,19 +155,18 @@ type ensuring[T any, P resource[T]] struct {
 // call below, which cannot know more than that its outcome is unknown: it goes
 // by what the API says of the effect.
 func (e *ensuring[T, P]) run(ctx context.Context) (*T, error) {
+	cfg, err := e.client.callConfig(e.opts)
+	if err != nil {
+		return nil, err
+	}
 	attempts := 0
 	for sends := 1; ; sends++ {
-		var made *T
-		call, err := e.client.do(ctx, e.create, e.opts, func(call *call) (err error) {
-			made, err = decodeResource[T, P](call)
-			return err
-		})
+		made := new(T)
+		sent, err := e.client.do(ctx, e.create, cfg, func(a answer) error { return decodeResource[T, P](a, made) })
 		if err == nil {
 			return made, nil
 		}
-		if call != nil {
-			attempts += call.attempts
-		}
+		attempts += sent
 		if answer, ok := asType[*APIError](err); ok && answer.Is(ErrConflict) && slices.Contains(e.done, answer.Code) {
 			return e.lookUp(ctx, attempts, answer)
 		}
@@ -215,12 +214,12 @@ func (e *ensuring[T, P]) lookUp(ctx context.Context, attempts int, conflict *API
 // a hint to the server: what counts is what the items say.
 func findByEmail[T any, P resource[T]](ctx context.Context, c *Client, op *operation, email string, of func(*T) string, opts []CallOption) (*T, error) {
 	query := func() (url.Values, error) { return url.Values{"email": {email}}, nil }
-	l, cursor, err := newLister[T, P](c, op, query, opts)
+	l, cursor, err := newLister[T, P](c, op, query, opts, false)
 	if err != nil {
 		return nil, err
 	}
 	var similar *T
-	for p, err := l.page(ctx, 0, cursor); ; p, err = p.Next(ctx) {
+	for p, err := l.page(ctx, 0, cursor, l.cfg.response); ; p, err = p.Next(ctx) {
 		if p != nil {
 			for i := range p.Data {
 				switch item := &p.Data[i]; {

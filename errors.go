@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/brellium/brellium-go/internal/wire"
 )
 
 // Sentinels that errors.Is matches by class, whatever the code. They carry
@@ -32,7 +34,7 @@ var (
 	// WithHTTPClient): an error of it that matches ErrNotSendable says that
 	// nothing was sent and that sending again would not help, as an open
 	// circuit breaker does. The call then ends at once.
-	ErrNotSendable = errors.New("brellium: not sendable")
+	ErrNotSendable = wire.ErrNotSendable
 
 	// ErrNoMorePages is what Page.Next returns on the last page.
 	ErrNoMorePages = errors.New("brellium: no more pages")

@@ -1,6 +1,10 @@
 package brellium
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/brellium/brellium-go/internal/wire"
+)
 
 // What the tests of package brellium_test may see. They are outside the
 // package since the emulator imports it.
@@ -24,4 +28,4 @@ func OperationRows() []OperationRow {
 func NewTransport() *http.Transport { return newTransport() }
 
 // MaxBody is the longest 2xx body that is read.
-const MaxBody = maxBody
+const MaxBody = wire.MaxBody

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/brellium/brellium-go/internal/wire"
 )
 
 var (
@@ -287,7 +289,7 @@ func (f *follower) fresh(audits []Audit) []Audit {
 // tooEarly reports whether the window reaches past the lag by the API's own
 // clock, and sets the follower's by it.
 func (f *follower) tooEarly() bool {
-	date, err := http.ParseTime(headerValue(f.answer.Header, "Date"))
+	date, err := http.ParseTime(wire.HeaderValue(f.answer.Header, "Date"))
 	if err != nil {
 		return false
 	}

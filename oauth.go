@@ -78,10 +78,10 @@ func (c *Client) setUpTokens(cfg *clientConfig) error {
 // every call, but for the token and the API's limiter.
 func (c *Client) mint(ctx context.Context) (*Token, error) {
 	var t *Token
-	decode := func(c *call) (err error) {
-		t, err = decodeToken(c.got.body, time.Now())
+	decode := func(a answer) (err error) {
+		t, err = decodeToken(a.body, time.Now())
 		if e, ok := err.(*DecodeError); ok {
-			e.StatusCode, e.RequestID = c.got.status, c.got.requestID
+			e.StatusCode, e.RequestID = a.status, a.requestID
 		}
 		return err
 	}
@@ -89,16 +89,15 @@ func (c *Client) mint(ctx context.Context) (*Token, error) {
 		GrantType:    "client_credentials",
 		ClientID:     c.credentials.id.reveal(),
 		ClientSecret: c.credentials.secret.reveal(),
-	}}, nil)
+	}}, callConfig{timing: timing{maxRetries: mintMaxRetries, explicit: true, attemptTimeout: mintAttemptTimeout, totalTimeout: mintTotalTimeout}})
 	if err != nil {
 		return nil, err
 	}
-	call.timing = timing{maxRetries: mintMaxRetries, explicit: true, attemptTimeout: mintAttemptTimeout, totalTimeout: mintTotalTimeout}
 	call.auth, call.slots, call.limiter = false, nil, c.mintLimiter
-	if err := c.run(call, decode); err != nil {
+	if err := call.run(ctx, decode); err != nil {
 		// No caller's context ended, but the mint's own.
 		if e, ok := err.(*InterruptedError); ok && e.Last != nil {
-			call.last = e.Last
+			call.failure = e.Last
 			return nil, call.exhausted(ExhaustedTotalTime)
 		} else if ok {
 			return nil, &ConnectionError{Operation: opOAuthToken.name, Reason: "no token within the time of a mint", Err: errMintLimit}

@@ -343,30 +343,29 @@ func (c *call) tell(ctx context.Context, kind EventKind, fill func(*Event) slog.
 }
 
 // tellStart announces the call.
-func (c *call) tellStart() {
+func (c *call) tellStart(ctx context.Context) context.Context {
 	if o := &c.client.observers; o.observer != nil {
-		c.Context = o.observe(c.Context, c.event(EventCallStart))
+		return o.observe(ctx, c.event(EventCallStart))
 	}
+	return ctx
 }
+
+// watched reports whether anybody wants the record of each attempt.
+func (c *call) watched() bool { return c.response != nil || c.client.observers.on() }
 
 // tellAttemptStart announces the next attempt. It returns the context that the
 // attempt runs on and the headers that the observer wants sent along.
-func (c *call) tellAttemptStart() (context.Context, http.Header) {
+func (c *call) tellAttemptStart(ctx context.Context) (context.Context, http.Header) {
 	o := &c.client.observers
 	if o.observer == nil {
-		return c, nil
+		return ctx, nil
 	}
 	e := c.event(EventAttemptStart)
 	e.Attempt = c.attempts
 	if c.op != opDocumentsPut {
 		e.Header = http.Header{}
 	}
-	ctx := c.Context
-	if next := o.observe(ctx, e); next != ctx {
-		ctx = &lentContext{c, next}
-	} else {
-		ctx = c
-	}
+	ctx = o.observe(ctx, e)
 	for key, values := range e.Header {
 		if checkHeader(key, values...) != nil || key != http.CanonicalHeaderKey(key) {
 			delete(e.Header, key)
@@ -377,22 +376,22 @@ func (c *call) tellAttemptStart() (context.Context, http.Header) {
 
 // record notes an attempt that has ended, for the Response and the observer.
 // ctx has the values that the observer lent to it.
-func (c *call) record(ctx context.Context, queued, took time.Duration) {
-	o := &c.got
+func (c *call) record(caller, ctx context.Context, queued, took time.Duration) {
+	o := &c.last
 	if r := c.response; r != nil {
 		r.Attempts = append(r.Attempts, Attempt{
-			Number: c.attempts, StatusCode: o.status, Verdict: o.verdict, Reason: o.reason, RequestID: o.requestID,
-			Wait: c.wait, Queued: queued, Duration: took,
+			Number: c.attempts, StatusCode: o.Status, Verdict: o.verdict, Reason: o.reason, RequestID: o.requestID,
+			Wait: c.retry.RetryWaitMin, Queued: queued, Duration: took,
 		})
 	}
 	c.tell(ctx, EventAttemptEnd, func(e *Event) slog.Level {
 		c.fillAnswer(e)
-		e.Attempt, e.Wait, e.Queued, e.Duration = c.attempts, c.wait, queued, took
+		e.Attempt, e.Wait, e.Queued, e.Duration = c.attempts, c.retry.RetryWaitMin, queued, took
 		return slog.LevelDebug
 	})
 	if l, ok := c.limiter.(interface{ Mode() LimiterMode }); ok && c.client.observers.on() {
 		if mode := l.Mode(); c.client.limiterMode(mode) {
-			c.tell(c.Context, EventLimiterMode, func(e *Event) slog.Level {
+			c.tell(caller, EventLimiterMode, func(e *Event) slog.Level {
 				e.Mode = string(mode)
 				return slog.LevelDebug
 			})
@@ -401,17 +400,17 @@ func (c *call) record(ctx context.Context, queued, took time.Duration) {
 }
 
 // tellWait announces the wait before a repeat.
-func (c *call) tellWait() {
-	c.tell(c.Context, EventWait, func(e *Event) slog.Level {
+func (c *call) tellWait(ctx context.Context, wait time.Duration) {
+	c.tell(ctx, EventWait, func(e *Event) slog.Level {
 		c.fillAnswer(e)
-		e.Attempt, e.Wait = c.attempts, c.wait
+		e.Attempt, e.Wait = c.attempts, wait
 		return slog.LevelDebug
 	})
 }
 
 // tellBlock announces that a block has begun, has got worse or is over.
-func (c *call) tellBlock(news blockNews, retryAt time.Time) {
-	c.tell(c.Context, EventBlock, func(e *Event) slog.Level {
+func (c *call) tellBlock(ctx context.Context, news blockNews, retryAt time.Time) {
+	c.tell(ctx, EventBlock, func(e *Event) slog.Level {
 		e.RetryAt = retryAt
 		switch {
 		case news == blockLifted:
@@ -440,11 +439,11 @@ func (o *observers) tellTokenStore(err error) {
 
 // fillAnswer gives e what the last answer says and may be told.
 func (c *call) fillAnswer(e *Event) {
-	o := &c.got
-	e.StatusCode, e.RequestID, e.RateLimit = o.status, o.requestID, o.rate
+	o := &c.last
+	e.StatusCode, e.RequestID, e.RateLimit = o.Status, o.requestID, o.rate
 	e.Verdict, e.Reason = o.verdict, o.reason
-	if o.status >= 300 {
-		answer := APIError{Body: o.body}
+	if o.Status >= 300 {
+		answer := APIError{Body: o.Body}
 		readEnvelope(&answer)
 		e.Code = answer.Code
 	}
@@ -452,11 +451,11 @@ func (c *call) fillAnswer(e *Event) {
 
 // tellEnd announces the end of a call that began at begun. One that was given
 // up is a warning; a 404, a 409 and a caller who has cancelled are not.
-func (c *call) tellEnd(begun time.Time) {
-	c.tell(c.Context, EventCallEnd, func(e *Event) slog.Level {
+func (c *call) tellEnd(ctx context.Context, begun time.Time, err error) {
+	c.tell(ctx, EventCallEnd, func(e *Event) slog.Level {
 		c.fillAnswer(e)
 		e.Attempt, e.Duration = c.attempts, time.Since(begun)
-		switch err := c.err.(type) {
+		switch err := err.(type) {
 		case nil:
 			return slog.LevelDebug
 		case *RetriesExhaustedError:
@@ -485,10 +484,4 @@ func (c *Client) limiterMode(mode LimiterMode) bool {
 	changed := c.mode != mode
 	c.mode = mode
 	return changed
-}
-
-// Format prints the operation alone: a call is also the context of its
-// attempts, which transports and observers get to see.
-func (c *call) Format(s fmt.State, verb rune) {
-	formatSafe(s, verb, "brellium call of "+c.op.name)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brellium/brellium-go/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -13,26 +14,29 @@ import (
 func TestNothingIsAllocatedWhereNobodyListens(t *testing.T) {
 	client, err := NewClient(WithAccessToken("t"))
 	require.NoError(t, err)
-	c := &call{Context: context.Background(), client: client, op: opAuditsRetrieve, limiter: client.limiter}
-	c.got = outcome{status: http.StatusServiceUnavailable, body: []byte(`{"error":{"code":"UNAVAILABLE"}}`), verdict: VerdictUnknown, requestID: "r"}
-	c.err = &RetriesExhaustedError{Reason: ExhaustedAttempts}
+	ctx := context.Background()
+	c := &call{client: client, op: opAuditsRetrieve, limiter: client.limiter}
+	c.last = outcome{Result: wire.Result{Status: http.StatusServiceUnavailable, Body: []byte(`{"error":{"code":"UNAVAILABLE"}}`)}, verdict: VerdictUnknown, requestID: "r"}
+	gaveUp := &RetriesExhaustedError{Reason: ExhaustedAttempts}
 	begun := time.Now()
 	tell := func() {
-		c.tellStart()
-		ctx, header := c.tellAttemptStart()
-		if header != nil || ctx != context.Context(c) {
+		if c.tellStart(ctx) != ctx {
 			t.Fatal("something was told")
 		}
-		c.record(ctx, time.Second, time.Second)
-		c.tellWait()
-		c.tellBlock(blockRefused, begun)
-		c.tellEnd(begun)
+		told, header := c.tellAttemptStart(ctx)
+		if header != nil || told != ctx {
+			t.Fatal("something was told")
+		}
+		c.record(ctx, told, time.Second, time.Second)
+		c.tellWait(ctx, time.Second)
+		c.tellBlock(ctx, blockRefused, begun)
+		c.tellEnd(ctx, begun, gaveUp)
 		client.observers.tellTokenStore(nil)
 	}
 	assert.Zero(t, testing.AllocsPerRun(100, tell))
 
 	// The same, with a listener, does allocate: the measurement can see it.
 	client.observers.observer = ObserverFunc(func(ctx context.Context, _ Event) context.Context { return ctx })
-	tell = func() { c.tellWait() }
+	tell = func() { c.tellWait(ctx, time.Second) }
 	assert.NotZero(t, testing.AllocsPerRun(100, tell))
 }

@@ -90,6 +90,30 @@ type callConfig struct {
 	prefetch   bool
 }
 
+// callConfig reads the options of one call.
+func (c *Client) callConfig(opts []CallOption) (callConfig, error) {
+	cfg := callConfig{timing: c.timing}
+	return cfg, cfg.apply(opts, false, false)
+}
+
+func (cfg *callConfig) apply(opts []CallOption, custom, all bool) error {
+	for _, o := range opts {
+		if o == nil {
+			return &ValidationError{Field: "CallOption", Reason: "must not be nil"}
+		}
+		if err := o.applyCall(cfg); err != nil {
+			return err
+		}
+	}
+	if cfg.prefetch && !all {
+		return &ValidationError{Field: "WithPrefetch", Reason: "is for the All methods, which read page after page"}
+	}
+	if cfg.idempotent && !custom {
+		return &ValidationError{Field: "WithIdempotent", Reason: "is for Client.Do; every other method knows whether it may be repeated"}
+	}
+	return nil
+}
+
 type clientOption func(*clientConfig) error
 
 func (o clientOption) applyClient(c *clientConfig) error {

@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"iter"
 	"net/url"
-	"slices"
 	"sync"
 )
 
@@ -22,8 +21,8 @@ type Page[T any] struct {
 	NextCursor string
 
 	raw
-	next  func(ctx context.Context, opts ...CallOption) (*Page[T], error)
-	ahead bool // fetch the next page while this one is read
+	next func(ctx context.Context, into *Response) (*Page[T], error)
+	into *Response // of Next
 }
 
 // Next fetches the page after p with the filters and options of the list. On
@@ -38,7 +37,7 @@ func (p *Page[T]) Next(ctx context.Context) (*Page[T], error) {
 	if p.next == nil {
 		return nil, ErrNoMorePages
 	}
-	return p.next(ctx)
+	return p.next(ctx, p.into)
 }
 
 // lister fetches the pages of one list.
@@ -46,63 +45,55 @@ type lister[T any, P resource[T]] struct {
 	client *Client
 	op     *operation
 	query  string // filters and limit, without the cursor
-	opts   []CallOption
-	all    bool
+	cfg    callConfig
 	seen   cursors
-	// response is what the caller gave to WithResponseInto.
-	response *Response
 }
 
 // newLister returns a lister and the cursor to begin with.
-func newLister[T any, P resource[T]](c *Client, op *operation, query func() (url.Values, error), opts []CallOption) (*lister[T, P], string, error) {
+func newLister[T any, P resource[T]](c *Client, op *operation, query func() (url.Values, error), opts []CallOption, all bool) (*lister[T, P], string, error) {
 	q, err := query()
 	if err != nil {
 		return nil, "", err
 	}
+	cfg := callConfig{timing: c.timing}
+	if err := cfg.apply(opts, false, all); err != nil {
+		return nil, "", err
+	}
 	cursor := q.Get("cursor")
 	q.Del("cursor")
-	l := &lister[T, P]{client: c, op: op, query: q.Encode(), opts: slices.Clone(opts)}
+	l := &lister[T, P]{client: c, op: op, query: q.Encode(), cfg: cfg}
 	l.seen.init(cursor)
 	return l, cursor, nil
 }
 
 // list fetches the first page of op that query describes.
 func list[T any, P resource[T]](ctx context.Context, c *Client, op *operation, query func() (url.Values, error), opts []CallOption) (*Page[T], error) {
-	l, cursor, err := newLister[T, P](c, op, query, opts)
+	l, cursor, err := newLister[T, P](c, op, query, opts, false)
 	if err != nil {
 		return nil, err
 	}
-	return l.page(ctx, 0, cursor)
+	return l.page(ctx, 0, cursor, l.cfg.response)
 }
 
 // page fetches the page that cursor names, the number-th after the first.
-func (l *lister[T, P]) page(ctx context.Context, number int, cursor string, extra ...CallOption) (*Page[T], error) {
-	r := request{op: l.op, query: l.query, all: l.all}
+func (l *lister[T, P]) page(ctx context.Context, number int, cursor string, into *Response) (*Page[T], error) {
+	r := request{op: l.op, query: l.query}
 	if cursor != "" {
 		if r.query != "" {
 			r.query += "&"
 		}
 		r.query += "cursor=" + url.QueryEscape(cursor)
 	}
-	opts := l.opts
-	if len(extra) > 0 {
-		opts = append(slices.Clip(opts), extra...)
-	}
-	var p *Page[T]
-	call, err := l.client.do(ctx, r, opts, func(call *call) (err error) {
-		p, err = decodePage[T, P](call)
-		return err
-	})
-	if number == 0 && call != nil {
-		l.response = call.response
-	}
+	cfg := l.cfg
+	cfg.response = into
+	p := new(Page[T])
+	_, err := l.client.do(ctx, r, cfg, func(a answer) error { return decodePage[T, P](a, p) })
 	if err != nil {
 		if number > 0 {
 			err = &PaginationError{Operation: l.op.name, Reason: "a page could not be fetched", Cursor: cursor, Err: err}
 		}
 		return nil, err
 	}
-	p.ahead = call.prefetch
 	if !p.HasMore {
 		p.NextCursor = ""
 		return p, nil
@@ -114,12 +105,13 @@ func (l *lister[T, P]) page(ctx context.Context, number int, cursor string, extr
 	case !l.seen.add(next, number+1):
 		bad.Reason = "a repeated cursor: the list goes round in a circle"
 	default:
-		p.next = func(ctx context.Context, extra ...CallOption) (*Page[T], error) {
-			return l.page(ctx, number+1, next, extra...)
+		p.next = func(ctx context.Context, into *Response) (*Page[T], error) {
+			return l.page(ctx, number+1, next, into)
 		}
+		p.into = l.cfg.response
 		return p, nil
 	}
-	p.next = func(context.Context, ...CallOption) (*Page[T], error) { return nil, bad }
+	p.next = func(context.Context, *Response) (*Page[T], error) { return nil, bad }
 	return p, bad
 }
 
@@ -154,22 +146,21 @@ func (c *cursors) add(cursor string, number int) bool {
 // all iterates over the items of all pages.
 func all[T any, P resource[T]](ctx context.Context, c *Client, op *operation, query func() (url.Values, error), opts []CallOption) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
-		l, cursor, err := newLister[T, P](c, op, query, opts)
+		l, cursor, err := newLister[T, P](c, op, query, opts, true)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		l.all = true
 		var ahead *prefetched[T]
 		defer func() { // also when the loop's body breaks out or panics
 			if ahead != nil {
 				ahead.stop()
 			}
 		}()
-		p, err := l.page(ctx, 0, cursor)
+		p, err := l.page(ctx, 0, cursor, l.cfg.response)
 		for {
-			if err == nil && p.ahead && p.HasMore {
-				ahead = prefetch(ctx, p, l.response != nil)
+			if err == nil && l.cfg.prefetch && p.HasMore {
+				ahead = prefetch(ctx, p)
 			}
 			if p != nil {
 				for i := range p.Data {
@@ -187,7 +178,7 @@ func all[T any, P resource[T]](ctx context.Context, c *Client, op *operation, qu
 			case ahead == nil:
 				p, err = p.Next(ctx)
 			default:
-				p, err = ahead.take(l.response)
+				p, err = ahead.take(l.cfg.response)
 				ahead = nil
 			}
 		}
@@ -230,17 +221,17 @@ type prefetched[T any] struct {
 	panicked any // a panic belongs to the caller's goroutine
 }
 
-func prefetch[T any](ctx context.Context, p *Page[T], respond bool) *prefetched[T] {
+func prefetch[T any](ctx context.Context, p *Page[T]) *prefetched[T] {
 	a := &prefetched[T]{done: make(chan struct{})}
 	ctx, a.cancel = context.WithCancel(ctx)
 	go func() {
 		defer close(a.done)
 		defer func() { a.panicked = recover() }()
-		if respond { // the caller may be reading its own
-			a.page, a.err = p.next(ctx, WithResponseInto(&a.response))
-		} else {
-			a.page, a.err = p.next(ctx)
+		var into *Response
+		if p.into != nil { // the caller may be reading its own
+			into = &a.response
 		}
+		a.page, a.err = p.next(ctx, into)
 	}()
 	return a
 }
@@ -265,17 +256,17 @@ func (a *prefetched[T]) stop() {
 }
 
 // decodePage decodes a list answer, each item with its own RawJSON.
-func decodePage[T any, P resource[T]](c *call) (*Page[T], error) {
+func decodePage[T any, P resource[T]](a answer, p *Page[T]) error {
 	var body struct {
 		Data       []T     `json:"data"`
 		HasMore    *bool   `json:"has_more"`
 		NextCursor *string `json:"next_cursor"`
 	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
+	if err := a.decode(&body); err != nil {
+		return err
 	}
-	p := &Page[T]{Data: body.Data}
-	answer := c.answer()
+	p.Data = body.Data
+	answer := a.json()
 	p.setRaw(&answer)
 	if body.NextCursor != nil {
 		p.NextCursor = *body.NextCursor
@@ -285,8 +276,8 @@ func decodePage[T any, P resource[T]](c *call) (*Page[T], error) {
 	}
 	items, err := rawItems(answer, len(p.Data))
 	if err != nil {
-		return nil, c.decodeError("its items cannot be told apart")
+		return a.decodeError("its items cannot be told apart")
 	}
 	setRaws[T, P](p.Data, items)
-	return p, nil
+	return nil
 }

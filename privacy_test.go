@@ -895,7 +895,7 @@ func TestTheEnvironmentIsReadByNewClientAlone(t *testing.T) {
 			readers[name] = n
 		}
 	}
-	assert.Equal(t, map[string]int{"client.go": 1, "options.go": 3}, readers)
+	assert.Equal(t, map[string]int{"config.go": 1, "options.go": 3}, readers)
 	assert.NotEmpty(t, slices.Collect(maps.Keys(confidential)))
 }
 

@@ -3,9 +3,13 @@ package brellium
 import (
 	"context"
 	"math"
+	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/brellium/brellium-go/internal/pace"
+	"github.com/brellium/brellium-go/internal/wait"
+	"github.com/brellium/brellium-go/internal/wire"
 )
 
 // RateLimit is the state of the organization's token bucket as one answer
@@ -113,7 +117,7 @@ const (
 // The zero AdaptiveLimiter is ready to use and is what NewAdaptiveLimiter
 // returns for the zero options. It must not be copied after first use.
 type AdaptiveLimiter struct {
-	queue queue
+	queue pace.Queue
 }
 
 // AdaptiveLimiterOptions change how an AdaptiveLimiter behaves.
@@ -144,7 +148,7 @@ func NewAdaptiveLimiter(options AdaptiveLimiterOptions) (*AdaptiveLimiter, error
 		}
 		config.Share = pace.NewFixed(options.MaxBurst, options.MaxPerSecond)
 	}
-	return &AdaptiveLimiter{queue{machine: pace.NewAdaptive(config)}}, nil
+	return &AdaptiveLimiter{pace.NewQueue(pace.NewAdaptive(config))}, nil
 }
 
 // Acquire implements Limiter. A wait that the deadline of ctx cannot cover
@@ -155,14 +159,14 @@ func NewAdaptiveLimiter(options AdaptiveLimiterOptions) (*AdaptiveLimiter, error
 // A Permit that is never ended holds back others at most for the 10 minutes
 // after which its attempt counts as lost.
 func (l *AdaptiveLimiter) Acquire(ctx context.Context) (Permit, error) {
-	return l.queue.acquire(ctx)
+	return acquireFrom(ctx, &l.queue)
 }
 
 // State returns what the limiter believes at the moment, for debugging.
-func (l *AdaptiveLimiter) State() LimiterState { return l.queue.state() }
+func (l *AdaptiveLimiter) State() LimiterState { return limiterState(&l.queue) }
 
 // Mode is State().Mode, for a small part of the cost.
-func (l *AdaptiveLimiter) Mode() LimiterMode { return l.queue.mode() }
+func (l *AdaptiveLimiter) Mode() LimiterMode { return limiterModes[l.queue.Mode()] }
 
 // FixedLimiter is a token bucket of a given size, for an organization that also
 // runs clients which do not yield. It does not adapt to what remains in the
@@ -174,7 +178,7 @@ func (l *AdaptiveLimiter) Mode() LimiterMode { return l.queue.mode() }
 // Waiting calls are served in the order in which they came, but a call that was
 // refused goes to the front.
 type FixedLimiter struct {
-	queue queue
+	queue pace.Queue
 }
 
 // NewFixedLimiter returns a limiter that allows burst requests at once, then
@@ -185,18 +189,18 @@ func NewFixedLimiter(burst int, perSecond float64) (*FixedLimiter, error) {
 	if err := checkBucket("burst", burst, "perSecond", perSecond); err != nil {
 		return nil, err
 	}
-	return &FixedLimiter{queue{machine: pace.NewFixed(burst, perSecond)}}, nil
+	return &FixedLimiter{pace.NewQueue(pace.NewFixed(burst, perSecond))}, nil
 }
 
 // Acquire implements Limiter. A wait that the deadline of ctx cannot cover
 // fails at once with an *InterruptedError that says in Wait how long it would
 // have been; one that becomes too long later, because of a refusal, fails then.
 func (l *FixedLimiter) Acquire(ctx context.Context) (Permit, error) {
-	return l.queue.acquire(ctx)
+	return acquireFrom(ctx, &l.queue)
 }
 
 // State returns the state of the bucket at the moment, for debugging.
-func (l *FixedLimiter) State() LimiterState { return l.queue.state() }
+func (l *FixedLimiter) State() LimiterState { return limiterState(&l.queue) }
 
 // checkBucket checks the two numbers of a token bucket, given with their names.
 func checkBucket(burstName string, burst int, rateName string, perSecond float64) error {
@@ -269,4 +273,78 @@ type afterRefusalKey struct{}
 func AfterRefusal(ctx context.Context) bool {
 	refused, _ := ctx.Value(afterRefusalKey{}).(bool)
 	return refused
+}
+
+// limiterAnswer is what the attempt tells the limiter.
+func (o *outcome) limiterAnswer() LimiterAnswer {
+	a := LimiterAnswer{RateLimit: o.rate}
+	switch {
+	case o.Status == http.StatusTooManyRequests:
+		a.Spent, a.Refused, a.RetryAfter = SpentNo, true, o.retryAfter
+	case o.Status == http.StatusUnauthorized, !o.Sent:
+		a.Spent = SpentNo
+	case o.verdict == VerdictBlocked:
+		a.Blocked = true
+	case o.rate.Known(), o.verdict == VerdictDone, o.verdict == VerdictRejected:
+		a.Spent = SpentYes
+	}
+	return a
+}
+
+// readRateLimit reads the three headers. Absent or unreadable ones leave it
+// unknown.
+func readRateLimit(h http.Header, now time.Time) RateLimit {
+	remaining, err := strconv.Atoi(wire.HeaderValue(h, "Ratelimit-Remaining"))
+	if err != nil || remaining < 0 {
+		return RateLimit{}
+	}
+	r := RateLimit{Remaining: remaining, ObservedAt: now}
+	if limit, err := strconv.Atoi(wire.HeaderValue(h, "Ratelimit-Limit")); err == nil && limit > 0 {
+		r.Limit = limit
+	}
+	r.Reset, _ = wait.Seconds(wire.HeaderValue(h, "Ratelimit-Reset"))
+	return r
+}
+
+// permit is a pace.Permit as a Permit.
+type permit pace.Permit
+
+func acquireFrom(ctx context.Context, q *pace.Queue) (Permit, error) {
+	p, err := q.Acquire(ctx, AfterRefusal(ctx))
+	if e, ok := err.(*pace.TooLong); ok {
+		return nil, &InterruptedError{Wait: e.Wait, Err: context.DeadlineExceeded}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return (*permit)(p), nil
+}
+
+// Done implements Permit.
+func (p *permit) Done(a LimiterAnswer) {
+	report := pace.Report{
+		Known: a.RateLimit.Known(), Limit: a.RateLimit.Limit, Remaining: a.RateLimit.Remaining,
+		Refused: a.Refused, RetryAfter: a.RetryAfter, Blocked: a.Blocked,
+	}
+	switch a.Spent {
+	case SpentYes:
+		report.Spent = pace.SpentYes
+	case SpentNo:
+		report.Spent = pace.SpentNo
+	}
+	(*pace.Permit)(p).Done(report)
+}
+
+var limiterModes = [...]LimiterMode{
+	pace.Probe:  LimiterProbing,
+	pace.Alone:  LimiterAlone,
+	pace.Shared: LimiterShared,
+	pace.Static: LimiterFixed,
+	pace.Open:   LimiterOpen,
+}
+
+func limiterState(q *pace.Queue) LimiterState {
+	s, waiting := q.State()
+	return LimiterState{Mode: limiterModes[s.Mode], Low: s.Low, High: s.High, InFlight: s.InFlight,
+		Waiting: waiting, HeldFor: s.Held, Interval: s.Interval}
 }

@@ -502,43 +502,6 @@ func TestPermitsAreConservedUnderCancellation(t *testing.T) {
 	})
 }
 
-func TestPermitGrantedAsItsContextEndsIsGivenBack(t *testing.T) {
-	bothLimiters(t, func(t *testing.T, l stateful) {
-		spend(t, l)
-		before := l.State()
-		q := queueOf(l)
-		for range 20 { // the waiter may see either first
-			ctx, cancel := context.WithCancel(t.Context())
-			failed := make(chan error, 1)
-			go func() {
-				_, err := l.Acquire(ctx)
-				failed <- err
-			}()
-			synctest.Wait()
-			q.mu.Lock()
-			w := q.first
-			w.permit = q.grant(q.now())
-			q.remove(w)
-			cancel()
-			close(w.ready)
-			q.mu.Unlock()
-			require.ErrorIs(t, <-failed, context.Canceled)
-			synctest.Wait()
-			require.Equal(t, before, l.State())
-		}
-	})
-}
-
-func queueOf(l Limiter) *queue {
-	switch l := l.(type) {
-	case *AdaptiveLimiter:
-		return &l.queue
-	case *FixedLimiter:
-		return &l.queue
-	}
-	return nil
-}
-
 func TestDoneTwiceCountsOnce(t *testing.T) {
 	bothLimiters(t, func(t *testing.T, l stateful) {
 		p := acquire(t, l)
@@ -563,28 +526,6 @@ func TestForgottenPermitsHoldOthersBackForTenMinutes(t *testing.T) {
 		forgotten[0].Done(LimiterAnswer{Refused: true, RetryAfter: time.Hour})
 		acquire(t, l)
 		require.Zero(t, l.State().HeldFor, "it comes too late to count")
-	})
-}
-
-func TestNoTimerWithoutWaiters(t *testing.T) {
-	bothLimiters(t, func(t *testing.T, l stateful) {
-		timed := func() bool {
-			q := queueOf(l)
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			return q.timer != nil
-		}
-		spend(t, l)
-		require.False(t, timed())
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() { _, _ = l.Acquire(ctx) }()
-		synctest.Wait()
-		require.True(t, timed())
-		cancel()
-		synctest.Wait()
-		require.False(t, timed())
-		acquire(t, l)
-		require.False(t, timed())
 	})
 }
 

@@ -1,10 +1,7 @@
 package brellium
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
-	"net/url"
 	"reflect"
 	"strings"
 	"testing"
@@ -43,18 +40,6 @@ func TestAFieldIsNamedOnlyAsFarAsOurTypesNameIt(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A call is the context of its attempts, so that transports can print it.
-func TestACallPrintsItsOperationAlone(t *testing.T) {
-	c := &call{Context: context.Background(), op: opUsersRetrieve, url: url.URL{Host: "marker", Path: "/marker"}}
-	c.got.body = []byte("marker")
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
-		text := fmt.Sprintf(verb, c)
-		assert.NotContains(t, text, "marker")
-		assert.Contains(t, text, "brellium call of users.retrieve")
-	}
-	assert.Contains(t, fmt.Sprint(context.WithValue(c, callKey{}, nil)), "*brellium.call.WithValue")
 }
 
 func TestValuesAreCountedAsTheyStand(t *testing.T) {

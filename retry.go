@@ -1,22 +1,16 @@
 package brellium
 
 import (
-	"compress/gzip"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/brellium/brellium-go/internal/wait"
+	"github.com/brellium/brellium-go/internal/wire"
 )
 
 const (
@@ -32,140 +26,90 @@ const (
 // written to the wire.
 func judge(o *outcome) (Verdict, string) {
 	switch {
-	case o.status < 300 && (o.err != nil || o.status == 0):
+	case o.Status < 300 && (o.Err != nil || o.Status == 0):
 		return judgeLost(o)
-	case o.status >= 200 && o.status <= 299:
+	case o.Status >= 200 && o.Status <= 299:
 		return VerdictDone, "answered"
-	case o.status == http.StatusUnauthorized:
+	case o.Status == http.StatusUnauthorized:
 		return VerdictRefused, "token refused"
-	case o.status == http.StatusTooManyRequests:
+	case o.Status == http.StatusTooManyRequests:
 		return VerdictRefused, "rate limited"
-	case o.status == http.StatusForbidden && !isObject(o.body):
+	case o.Status == http.StatusForbidden && !isObject(o.Body):
 		return VerdictBlocked, "bare 403"
-	case o.status == http.StatusRequestTimeout || o.status >= 500:
-		return VerdictUnknown, "status " + strconv.Itoa(o.status)
+	case o.Status == http.StatusRequestTimeout || o.Status >= 500:
+		return VerdictUnknown, "status " + strconv.Itoa(o.Status)
 	}
-	return VerdictRejected, "status " + strconv.Itoa(o.status)
+	return VerdictRejected, "status " + strconv.Itoa(o.Status)
 }
 
 // judgeLost judges an attempt that got no answer.
 func judgeLost(o *outcome) (Verdict, string) {
-	reason := describe(o)
+	reason := o.Reason()
+	if e, ok := asType[*bodyError](o.Err); ok {
+		reason = e.reason
+	}
 	switch {
 	case o.callerEnded != nil:
 		return VerdictGivenUp, "the caller's context ended"
-	case errors.Is(o.err, errDone):
-		return VerdictDone, reason
-	case errors.Is(o.err, errTooLarge):
+	case errors.Is(o.Err, errDone):
+		return VerdictDone, errDone.Error()
+	case errors.Is(o.Err, wire.ErrTooLarge):
 		return VerdictRejected, reason
-	case errors.Is(o.err, ErrNotSendable), !o.maySent() && notSendable(o.err):
+	case o.Permanent():
 		return VerdictNotSendable, reason
-	case !o.maySent():
+	case !o.Sent:
 		return VerdictNeverSent, reason
 	}
 	return VerdictUnknown, reason
 }
 
-// notSendable reports whether err would be the same the next time.
-func notSendable(err error) bool {
-	if e, ok := asType[*net.DNSError](err); ok {
-		return e.IsNotFound
+// checkRetry decides what comes after an attempt: another one after
+// c.retry.RetryWaitMin, or the end of the call, with its error. It is
+// go-retryablehttp's hook; what it goes by is c.last and c.failure.
+func (c *call) checkRetry(ctx context.Context, _ *http.Response, _ error) (repeat bool, err error) {
+	if c.failure == nil {
+		return false, nil
 	}
-	return certificate(err) || strings.Contains(err.Error(), "unsupported protocol scheme") ||
-		strings.Contains(err.Error(), "net/http: invalid header")
-}
-
-func certificate(err error) bool {
-	if _, ok := asType[*tls.CertificateVerificationError](err); ok {
-		return true
+	if c.last.verdict == VerdictRefused && c.last.Status == http.StatusUnauthorized && c.replay() {
+		return c.repeatAfter(ctx, 0)
 	}
-	if _, ok := asType[x509.UnknownAuthorityError](err); ok {
-		return true
+	budget, used := c.budget()
+	if budget == 0 {
+		return false, c.failure
 	}
-	if _, ok := asType[x509.HostnameError](err); ok {
-		return true
+	if err := callerEnded(ctx); err != nil {
+		return false, c.interrupted(ctx, err)
 	}
-	_, ok := asType[x509.CertificateInvalidError](err)
-	return ok
-}
-
-// provesNotSent reports whether err alone shows that nothing was sent. It
-// serves transports that make no use of httptrace.
-func provesNotSent(err error) bool {
-	if e, ok := asType[*net.OpError](err); ok && e.Op == "dial" {
-		return true
-	}
-	if _, ok := asType[*net.DNSError](err); ok {
-		return true
-	}
-	return certificate(err) || handshake(err)
-}
-
-// handshake reports whether err is of a TLS handshake that the other side did
-// not take part in. net/http's timeout of one has no type of its own.
-func handshake(err error) bool {
-	e, ok := asType[tls.RecordHeaderError](err)
-	return ok && e.Conn != nil || errors.Is(err, http.ErrSchemeMismatch) ||
-		strings.HasSuffix(err.Error(), "net/http: TLS handshake timeout")
-}
-
-// describe names the failure behind o in a short fixed text, which quotes
-// nothing that a transport may have put into its error.
-func describe(o *outcome) string {
-	err := o.err
-	if e, ok := asType[*bodyError](err); ok {
-		return e.reason
-	}
-	if e, ok := asType[syscall.Errno](err); ok {
-		return e.Error() // "connection refused", "connection reset by peer", …
-	}
-	if e, ok := asType[*net.DNSError](err); ok {
-		if e.IsNotFound {
-			return "no such host"
-		}
-		return "the host name could not be looked up"
-	}
+	now := time.Now()
+	wait := c.nextWait()
+	deadline, limited := ctx.Deadline()
 	switch {
-	case err == errDone, err == errIdle:
-		return err.Error()
-	case errors.Is(err, ErrNotSendable):
-		return "the transport refused to send"
-	case certificate(err):
-		return "the server's certificate does not verify"
-	case handshake(err):
-		return "the TLS handshake failed"
-	case errors.Is(err, errTooLarge):
-		return errTooLarge.Error()
-	case o.replayStopped:
-		return "connection lost before an answer"
-	case o.timedOut:
-		return "the attempt timed out"
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF) && o.status != 0:
-		return "the answer was cut off"
-	case errors.Is(err, io.EOF):
-		return "connection closed before an answer"
-	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
-		return "the answer was damaged"
+	case used >= budget:
+		return false, c.exhausted(ExhaustedAttempts)
+	case c.timing.totalTimeout > 0 && now.Sub(c.started)+wait >= c.timing.totalTimeout:
+		return false, c.exhausted(ExhaustedTotalTime)
+	case limited && !now.Add(wait).Before(deadline):
+		return false, c.exhausted(ExhaustedDeadline)
 	}
-	if e, ok := asType[net.Error](err); ok && e.Timeout() {
-		return "network timeout"
+	if c.last.verdict == VerdictRefused {
+		c.refusals++
+	} else {
+		c.repeats++
 	}
-	return "connection failed"
+	return c.repeatAfter(ctx, wait)
 }
 
-// decide is called after each attempt with what it came to. It reports
-// whether to repeat it after c.wait, and else leaves the call's error in
-// c.err, nil for success.
-func (c *call) decide() (repeat bool) {
-	o := &c.got
-	failure := c.failure(o)
-	c.last = failure
-	if failure == nil {
-		c.err = nil
-		return false
-	}
-	budget, used := 0, 0
-	switch o.verdict {
+// repeatAfter lets the next attempt go after wait, which minWait hands on.
+func (c *call) repeatAfter(ctx context.Context, wait time.Duration) (repeat bool, err error) {
+	c.retry.RetryWaitMin = wait
+	c.tellWait(ctx, wait)
+	return true, nil
+}
+
+// budget is how often the last failure may be repeated, and how often that has
+// been used. A 401 is repeated once with a new token, outside any budget.
+func (c *call) budget() (budget, used int) {
+	switch c.last.verdict {
 	case VerdictNeverSent:
 		budget, used = c.timing.maxRetries, c.repeats
 	case VerdictUnknown:
@@ -173,116 +117,90 @@ func (c *call) decide() (repeat bool) {
 			budget, used = c.timing.maxRetries, c.repeats
 		}
 	case VerdictRefused:
-		if o.status == http.StatusUnauthorized {
-			if c.auth && c.client.tokens.refused(o.token) && !c.replayed {
-				c.replayed, c.wait, c.err = true, 0, nil
-				return true
-			}
-			break
+		if c.last.Status == http.StatusTooManyRequests {
+			budget, used = maxRefusals, c.refusals
 		}
-		budget, used = maxRefusals, c.refusals
 	}
 	if c.timing.explicit && budget > 0 {
 		budget, used = c.timing.maxRetries, c.repeats+c.refusals
 	}
-	c.err = failure
-	if budget == 0 {
-		return false
-	}
-	if err := callerEnded(c.Context); err != nil {
-		c.err = c.interrupted(err)
-		return false
-	}
-	now := time.Now()
-	c.wait = c.nextWait(o)
-	if used >= budget {
-		c.err = c.exhausted(ExhaustedAttempts)
-		return false
-	}
-	if total := c.timing.totalTimeout; total > 0 && now.Sub(c.started)+c.wait >= total {
-		c.err = c.exhausted(ExhaustedTotalTime)
-		return false
-	}
-	if deadline, ok := c.Deadline(); ok && !now.Add(c.wait).Before(deadline) {
-		c.err = c.exhausted(ExhaustedDeadline)
-		return false
-	}
-	if o.verdict == VerdictRefused {
-		c.refusals++
-	} else {
-		c.repeats++
-	}
-	c.err = nil
-	return true
+	return budget, used
+}
+
+// replay reports whether the call goes again at once with a new token.
+func (c *call) replay() bool {
+	// The source is told of every 401, that to a replay too.
+	again := c.auth && c.client.tokens.refused(c.last.token) && !c.replayed
+	c.replayed = c.replayed || again
+	return again
 }
 
 // nextWait is how long to wait before the attempt is repeated.
-func (c *call) nextWait(o *outcome) time.Duration {
+func (c *call) nextWait() time.Duration {
 	jitter := time.Duration(rand.Float64() * float64(retryJitter))
+	refused := c.last.Status == http.StatusTooManyRequests
 	switch c.limiter.(type) {
 	case *AdaptiveLimiter, *FixedLimiter:
-		if o.status == http.StatusTooManyRequests {
+		if refused {
 			jitter = 0 // they hold the whole client for the wait and a jitter, and the call is to be there first
 		}
 	}
 	switch {
-	case o.retryAfter > 0:
-		return o.retryAfter + jitter
-	case o.status == http.StatusTooManyRequests:
+	case c.last.retryAfter > 0:
+		return c.last.retryAfter + jitter
+	case refused:
 		return time.Second + jitter
 	}
 	return wait.Backoff(c.repeats, rand.Float64())
 }
 
-// failure builds the typed error of an attempt, nil for success.
-func (c *call) failure(o *outcome) error {
+// failureOf is the typed error of the last attempt, nil for success. It also
+// notes what is known of a write by now.
+func (c *call) failureOf(caller context.Context) error {
+	o := &c.last
 	if o.verdict == VerdictUnknown && c.op.write {
 		c.doubted = true
 		c.mayHaveRun = c.mayHaveRun || !settledByCode(c.op, o)
 	}
 	switch {
-	case o.admission != nil:
-		return o.admission
 	case o.verdict == VerdictDone:
 		return nil
-	case o.verdict == VerdictRejected && o.status == http.StatusNotFound && c.op.goneIsDone && c.doubted:
+	case o.verdict == VerdictRejected && o.Status == http.StatusNotFound && c.op.goneIsDone && c.doubted:
 		o.verdict, o.reason = VerdictDone, "gone after a repeat"
 		return nil
 	case o.verdict == VerdictGivenUp:
-		if o.maySent() && c.op.write {
-			c.mayHaveRun = true
-		}
-		return c.interrupted(o.callerEnded)
+		c.mayHaveRun = c.mayHaveRun || o.Sent && c.op.write
+		return c.interrupted(caller, o.callerEnded)
 	case o.verdict == VerdictBlocked:
 		return &BlockedError{Operation: c.op.name, RetryAt: o.retryAt, mayHaveRun: c.mayHaveRun}
-	case errors.Is(o.err, errTooLarge):
-		return c.decodeError(o.reason)
-	case o.status >= 300 || o.status > 0 && o.status < 200:
+	case errors.Is(o.Err, wire.ErrTooLarge):
+		return answer{op: c.op, status: o.Status, requestID: o.requestID}.decodeError(o.reason)
+	case o.Status >= 300 || o.Status > 0 && o.Status < 200:
 		e := &APIError{
-			Operation: c.op.name, StatusCode: o.status, RequestID: o.requestID,
-			RetryAfter: o.retryAfter, RateLimit: o.rate, Header: o.header, Body: o.body, mayHaveRun: c.mayHaveRun,
+			Operation: c.op.name, StatusCode: o.Status, RequestID: o.requestID,
+			RetryAfter: o.retryAfter, RateLimit: o.rate, Header: o.Header, Body: o.Body, mayHaveRun: c.mayHaveRun,
 		}
 		readEnvelope(e)
 		return e
 	}
-	cause := o.err
-	if o.timedOut { // context.DeadlineExceeded would speak of the caller's own
+	cause := o.Err
+	if o.TimedOut { // context.DeadlineExceeded would speak of the caller's own
 		cause = os.ErrDeadlineExceeded
 	}
 	return &ConnectionError{
-		Operation: c.op.name, Reason: o.reason, Sent: o.maySent(), Err: hide(cause),
-		mayHaveRun: c.mayHaveRun, final: o.verdict == VerdictNotSendable, timeout: o.timedOut,
+		Operation: c.op.name, Reason: o.reason, Sent: o.Sent, Err: hide(cause),
+		mayHaveRun: c.mayHaveRun, final: o.verdict == VerdictNotSendable, timeout: o.TimedOut,
 	}
 }
 
 // settledByCode reports whether a 5xx says itself what became of the write:
 // these two keep the user as it was before the mail or the revocation.
 func settledByCode(op *operation, o *outcome) bool {
-	if o.status != http.StatusBadGateway || (op != opUsersCreate && op != opUsersDelete) {
+	if o.Status != http.StatusBadGateway || (op != opUsersCreate && op != opUsersDelete) {
 		return false
 	}
 	var e APIError
-	e.Body = o.body
+	e.Body = o.Body
 	readEnvelope(&e)
 	return op == opUsersCreate && e.Code == CodeInviteFailed || op == opUsersDelete && e.Code == CodeRevokeFailed
 }
@@ -290,14 +208,8 @@ func settledByCode(op *operation, o *outcome) bool {
 func (c *call) exhausted(reason ExhaustedReason) error {
 	return &RetriesExhaustedError{
 		Operation: c.op.name, Attempts: c.attempts, Elapsed: time.Since(c.started),
-		Reason: reason, Err: c.last, mayHaveRun: c.mayHaveRun,
+		Reason: reason, Err: c.failure, mayHaveRun: c.mayHaveRun,
 	}
-}
-
-// decodeError builds the error of a 2xx that cannot be used. A write has then
-// run, but what it did is not known.
-func (c *call) decodeError(reason string) error {
-	return &DecodeError{Operation: c.op.name, StatusCode: c.got.status, RequestID: c.got.requestID, Reason: reason, mayHaveRun: c.op.write}
 }
 
 // withOutcome marks err, which comes from a token request or from the guard
@@ -333,10 +245,10 @@ func withOutcome(err error, mayHaveRun bool) error {
 
 // interrupted builds the error of a call whose caller has gone, for the
 // context error err.
-func (c *call) interrupted(err error) error {
-	e := &InterruptedError{Operation: c.op.name, Attempts: c.attempts, Err: err, cause: causeOf(c.Context), mayHaveRun: c.mayHaveRun}
-	if _, again := asType[*InterruptedError](c.last); !again {
-		e.Last = c.last
+func (c *call) interrupted(caller context.Context, err error) error {
+	e := &InterruptedError{Operation: c.op.name, Attempts: c.attempts, Err: err, cause: causeOf(caller), mayHaveRun: c.mayHaveRun}
+	if _, again := asType[*InterruptedError](c.failure); !again {
+		e.Last = c.failure
 	}
 	return e
 }
@@ -351,4 +263,39 @@ func callerEnded(ctx context.Context) error {
 		return context.DeadlineExceeded
 	}
 	return nil
+}
+
+// limiterError makes the error of a limiter, which may be the caller's own,
+// one that the call can tell from a token's.
+func (c *call) limiterError(ctx context.Context, err error) error {
+	if _, ok := err.(*InterruptedError); ok {
+		return err
+	}
+	if _, ok := ctx.Deadline(); ok && errors.Is(err, context.DeadlineExceeded) {
+		return &InterruptedError{Err: context.DeadlineExceeded}
+	}
+	return &ConnectionError{Operation: c.op.name, Reason: "the rate limiter failed", Err: hide(err)}
+}
+
+// admissionError turns the error of a wait on ctx into the call's.
+func (c *call) admissionError(caller, ctx context.Context, err error) error {
+	if ended := callerEnded(caller); ended != nil {
+		return c.interrupted(caller, ended)
+	}
+	if e, ok := err.(*InterruptedError); ok { // the limiter's: the deadline is too near
+		if c.attempts == 0 {
+			e := *e
+			e.Operation = c.op.name
+			return &e
+		}
+		limit, _ := ctx.Deadline()
+		if own, ok := caller.Deadline(); ok && !limit.Before(own) {
+			return c.exhausted(ExhaustedDeadline)
+		}
+		return c.exhausted(ExhaustedTotalTime)
+	}
+	if c.attempts > 0 && callerEnded(ctx) != nil {
+		return c.exhausted(ExhaustedTotalTime)
+	}
+	return withOutcome(err, c.mayHaveRun)
 }

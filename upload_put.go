@@ -89,14 +89,14 @@ func (t *transfer) put(ctx context.Context, address string) *UploadError {
 		maps.Copy(header, t.header)
 	}
 	t.call = &call{
-		Context: ctx, client: t.client, op: opDocumentsPut, url: u, header: header,
+		client: t.client, op: opDocumentsPut, url: u, header: header,
 		timing: t.timing, response: t.response, repeatable: true,
-		payload: payload{open: t.open, size: t.file.Size, contentType: []string{t.file.contentType()}, position: t.position},
+		payload: payload{open: func() (io.ReadCloser, error) { return t.open(ctx) }, size: t.file.Size, contentType: []string{t.file.contentType()}, position: t.position},
 	}
-	err := t.client.run(t.call, func(*call) error { return nil }) // a storage host's words do not matter
+	err := t.call.run(ctx, func(answer) error { return nil }) // a storage host's words do not matter
 	t.result.Attempts += t.call.attempts
 	if err == nil {
-		if t.call.got.status == 0 {
+		if t.call.last.Status == 0 {
 			t.result.Attempts-- // the last one found that the file had arrived
 		}
 		return nil
@@ -114,8 +114,8 @@ func (t *transfer) put(ctx context.Context, address string) *UploadError {
 var storageHeader = http.Header{"User-Agent": {""}}
 
 // open opens the file for the next attempt.
-func (t *transfer) open() (io.ReadCloser, error) {
-	if t.mayHaveArrived() && t.hasArrived() {
+func (t *transfer) open(ctx context.Context) (io.ReadCloser, error) {
+	if t.mayHaveArrived() && t.hasArrived(ctx) {
 		return nil, errDone
 	}
 	body, err := t.file.openBody()
@@ -143,13 +143,13 @@ func (t *transfer) position() int64 {
 // mayHaveArrived reports whether the attempt before sent the whole file and
 // got no answer.
 func (t *transfer) mayHaveArrived() bool {
-	e, ok := t.call.last.(*ConnectionError)
+	e, ok := t.call.failure.(*ConnectionError)
 	return ok && e.Sent && t.batch != nil && t.position() == t.file.Size
 }
 
 // hasArrived asks the API.
-func (t *transfer) hasArrived() bool {
-	if t.batch.renew(t.call.Context, t.batch.round()) != nil {
+func (t *transfer) hasArrived(ctx context.Context) bool {
+	if t.batch.renew(ctx, t.batch.round()) != nil {
 		return false
 	}
 	d, _ := t.batch.document(t.place)

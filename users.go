@@ -118,6 +118,10 @@ func (s *UserService) All(ctx context.Context, params UserListParams, opts ...Ca
 // failure that may pass, CodeRevokeFailed included (the user is then still
 // there), and a 404 on such a repeat is the success of the attempt before.
 func (s *UserService) Delete(ctx context.Context, userID string, opts ...CallOption) error {
-	_, err := s.client.do(ctx, request{op: opUsersDelete, id: userID, idField: "userID"}, opts, (*call).decodeNothing)
+	cfg, err := s.client.callConfig(opts)
+	if err != nil {
+		return err
+	}
+	_, err = s.client.do(ctx, request{op: opUsersDelete, id: userID, idField: "userID"}, cfg, answer.decodeNothing)
 	return err
 }

@@ -1,12 +1,10 @@
-package brellium
+package pace
 
 import (
 	"context"
 	"math/rand/v2"
 	"sync"
 	"time"
-
-	"github.com/brellium/brellium-go/internal/pace"
 )
 
 const (
@@ -21,9 +19,9 @@ const (
 // queue is the waiting around a state machine that decides who may send: a
 // first-in, first-out list of waiters and one timer, which runs only while
 // somebody waits. The zero queue drives an adaptive machine.
-type queue struct {
+type Queue struct {
 	mu      sync.Mutex
-	machine pace.Machine
+	machine Machine
 	start   time.Time // the machine's zero time; set by the first use
 
 	first, last *waiter
@@ -34,7 +32,7 @@ type queue struct {
 	reviewed    time.Duration // last review of their deadlines
 	timer       *time.Timer   // nil when nobody waits
 
-	oldest, newest *permit // those not ended, in the order of sending
+	oldest, newest *Permit // those not ended, in the order of sending
 }
 
 // waiter is one Acquire that could not be served at once. All its fields belong
@@ -45,35 +43,35 @@ type waiter struct {
 	hasDeadline bool
 	deadline    time.Duration
 	queued      bool
-	permit      *permit
+	permit      *Permit
 	err         error
 	ready       chan struct{}
 }
 
 // permit is one attempt from its grant to Done.
-type permit struct {
-	queue      *queue
-	ticket     pace.Ticket
-	prev, next *permit
+type Permit struct {
+	queue      *Queue
+	ticket     Ticket
+	prev, next *Permit
 	ended      bool
 }
 
 // now returns the machine's time. The first call starts its clock.
-func (q *queue) now() time.Duration {
+func (q *Queue) now() time.Duration {
 	if q.start.IsZero() {
 		q.start = time.Now()
 	}
 	if q.machine == nil {
-		q.machine = pace.NewAdaptive(pace.AdaptiveConfig{})
+		q.machine = NewAdaptive(AdaptiveConfig{})
 	}
 	return time.Since(q.start)
 }
 
-func (q *queue) acquire(ctx context.Context) (Permit, error) {
+func (q *Queue) Acquire(ctx context.Context, first bool) (*Permit, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	w, p, err := q.enter(ctx)
+	w, p, err := q.enter(ctx, first)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +96,7 @@ func (q *queue) acquire(ctx context.Context) (Permit, error) {
 }
 
 // enter grants a permit, refuses one, or queues a waiter.
-func (q *queue) enter(ctx context.Context) (*waiter, *permit, error) {
+func (q *Queue) enter(ctx context.Context, front bool) (*waiter, *Permit, error) {
 	deadline, hasDeadline := ctx.Deadline()
 
 	q.mu.Lock()
@@ -114,7 +112,6 @@ func (q *queue) enter(ctx context.Context) (*waiter, *permit, error) {
 		return nil, q.grant(now), nil
 	}
 
-	front := AfterRefusal(ctx)
 	if hasDeadline {
 		ahead := q.waiting
 		if front {
@@ -124,13 +121,13 @@ func (q *queue) enter(ctx context.Context) (*waiter, *permit, error) {
 			if q.first == nil {
 				q.machine.Rest(now)
 			}
-			return nil, nil, errWaitTooLong(wait)
+			return nil, nil, &TooLong{wait}
 		}
 	}
 	w := &waiter{
 		front:       front,
 		hasDeadline: hasDeadline,
-		deadline:    now + min(left, pace.Never/2),
+		deadline:    now + min(left, Never/2),
 		ready:       make(chan struct{}),
 	}
 	q.push(w)
@@ -138,15 +135,19 @@ func (q *queue) enter(ctx context.Context) (*waiter, *permit, error) {
 	return w, nil, nil
 }
 
-// errWaitTooLong is the failure of a wait that the caller's deadline cannot
-// cover.
-func errWaitTooLong(wait time.Duration) error {
-	return &InterruptedError{Wait: wait, Err: context.DeadlineExceeded}
+// TooLong is the error of a wait that the caller's deadline cannot cover.
+type TooLong struct {
+	Wait time.Duration // at least
 }
 
+func (e *TooLong) Error() string { return "the wait is longer than the deadline allows" }
+
+// Unwrap returns context.DeadlineExceeded.
+func (e *TooLong) Unwrap() error { return context.DeadlineExceeded }
+
 // grant lets one attempt go.
-func (q *queue) grant(now time.Duration) *permit {
-	p := &permit{queue: q, ticket: q.machine.Send(now), prev: q.newest}
+func (q *Queue) grant(now time.Duration) *Permit {
+	p := &Permit{queue: q, ticket: q.machine.Send(now), prev: q.newest}
 	if q.newest == nil {
 		q.oldest = p
 	} else {
@@ -157,7 +158,7 @@ func (q *queue) grant(now time.Duration) *permit {
 }
 
 // forget takes a permit from the list of those not ended.
-func (q *queue) forget(p *permit) {
+func (q *Queue) forget(p *Permit) {
 	if p.prev == nil {
 		q.oldest = p.next
 	} else {
@@ -173,34 +174,19 @@ func (q *queue) forget(p *permit) {
 }
 
 // forgetLost ends the permits that nobody will end.
-func (q *queue) forgetLost(now time.Duration) {
+func (q *Queue) forgetLost(now time.Duration) {
 	for q.oldest != nil && now-q.oldest.ticket.Sent >= lostAfter {
 		p := q.oldest
 		q.forget(p)
-		q.machine.Done(now, p.ticket, pace.Report{})
+		q.machine.Done(now, p.ticket, Report{})
 	}
 }
 
-// Done implements Permit. Calls after the first do nothing.
-func (p *permit) Done(answer LimiterAnswer) {
-	report := pace.Report{
-		Known:      answer.RateLimit.Known(),
-		Limit:      answer.RateLimit.Limit,
-		Remaining:  answer.RateLimit.Remaining,
-		Refused:    answer.Refused,
-		RetryAfter: answer.RetryAfter,
-		Blocked:    answer.Blocked,
-	}
-	switch answer.Spent {
-	case SpentYes:
-		report.Spent = pace.SpentYes
-	case SpentNo:
-		report.Spent = pace.SpentNo
-	}
-	if answer.Refused {
+// Done ends the attempt with what it taught. Calls after the first do nothing.
+func (p *Permit) Done(report Report) {
+	if report.Refused {
 		report.Jitter = rand.Float64()
 	}
-
 	q := p.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -210,7 +196,7 @@ func (p *permit) Done(answer LimiterAnswer) {
 	now := q.now()
 	q.forget(p)
 	q.machine.Done(now, p.ticket, report)
-	if answer.Refused {
+	if report.Refused {
 		q.review(now)
 	}
 	q.pump(now)
@@ -218,12 +204,12 @@ func (p *permit) Done(answer LimiterAnswer) {
 
 // pump grants permits to the first waiters as long as the machine allows, and
 // sets the timer for the next.
-func (q *queue) pump(now time.Duration) {
+func (q *Queue) pump(now time.Duration) {
 	if q.first == nil && q.timer == nil {
 		return
 	}
 	q.forgetLost(now)
-	wait := pace.Never
+	wait := Never
 	for q.first != nil {
 		if wait = q.machine.Ready(now); wait > 0 {
 			break
@@ -241,7 +227,7 @@ func (q *queue) pump(now time.Duration) {
 
 // setTimer has pump run again in a while, or at the latest when the oldest
 // permit counts as lost. Without waiters there is no timer.
-func (q *queue) setTimer(now, wait time.Duration) {
+func (q *Queue) setTimer(now, wait time.Duration) {
 	if q.first == nil {
 		if q.timer != nil {
 			q.timer.Stop()
@@ -260,14 +246,14 @@ func (q *queue) setTimer(now, wait time.Duration) {
 }
 
 // wake is what the timer does.
-func (q *queue) wake() {
+func (q *Queue) wake() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.pump(q.now())
 }
 
 // review fails the waiters whose deadline can no longer be met.
-func (q *queue) review(now time.Duration) {
+func (q *Queue) review(now time.Duration) {
 	q.reviewed = now
 	ahead := 0
 	for w := q.first; w != nil; {
@@ -277,7 +263,7 @@ func (q *queue) review(now time.Duration) {
 			wait = q.machine.AtLeast(now, ahead)
 		}
 		if w.hasDeadline && now+wait > w.deadline {
-			w.err = errWaitTooLong(wait)
+			w.err = &TooLong{wait}
 			q.remove(w)
 			close(w.ready)
 		} else {
@@ -292,7 +278,7 @@ func (q *queue) review(now time.Duration) {
 
 // leave takes back a waiter whose context has ended, and its permit where one
 // was granted at the same moment.
-func (q *queue) leave(w *waiter) {
+func (q *Queue) leave(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
@@ -310,7 +296,7 @@ func (q *queue) leave(w *waiter) {
 }
 
 // push queues a waiter: at the end, or behind the last of those in front.
-func (q *queue) push(w *waiter) {
+func (q *Queue) push(w *waiter) {
 	w.queued = true
 	q.waiting++
 	if w.hasDeadline {
@@ -335,7 +321,7 @@ func (q *queue) push(w *waiter) {
 }
 
 // remove takes a waiter out of the queue.
-func (q *queue) remove(w *waiter) {
+func (q *Queue) remove(w *waiter) {
 	w.queued = false
 	q.waiting--
 	if w.hasDeadline {
@@ -360,35 +346,22 @@ func (q *queue) remove(w *waiter) {
 	w.prev, w.next = nil, nil
 }
 
-var limiterModes = [...]LimiterMode{
-	pace.Probe:  LimiterProbing,
-	pace.Alone:  LimiterAlone,
-	pace.Shared: LimiterShared,
-	pace.Static: LimiterFixed,
-	pace.Open:   LimiterOpen,
-}
-
-func (q *queue) state() LimiterState {
+// State returns the machine's state, and how many wait.
+func (q *Queue) State() (s State, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := q.now()
-	s := q.machine.State(now)
-	return LimiterState{
-		Mode:     limiterModes[s.Mode],
-		Low:      s.Low,
-		High:     s.High,
-		InFlight: s.InFlight,
-		Waiting:  q.waiting,
-		HeldFor:  s.Held,
-		Interval: s.Interval,
-	}
+	return q.machine.State(q.now()), q.waiting
 }
 
-func (q *queue) mode() LimiterMode {
+// Mode returns what the machine believes about others.
+func (q *Queue) Mode() Mode {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.machine == nil {
-		return LimiterProbing
+		return Probe
 	}
-	return limiterModes[q.machine.Mode()]
+	return q.machine.Mode()
 }
+
+// NewQueue returns a queue before m.
+func NewQueue(m Machine) Queue { return Queue{machine: m} }

@@ -1,0 +1,114 @@
+package wire
+
+import (
+	"compress/gzip"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+)
+
+// NotSendable reports whether err is a transport's refusal to send.
+func NotSendable(err error) bool { return errors.Is(err, ErrNotSendable) }
+
+// Permanent reports whether the request would fail in the same way the next
+// time: the transport refuses it, or it was not sent for a lasting cause.
+func (r *Result) Permanent() bool {
+	if NotSendable(r.Err) {
+		return true
+	}
+	if r.Sent {
+		return false
+	}
+	if e, ok := asType[*net.DNSError](r.Err); ok {
+		return e.IsNotFound
+	}
+	return certificate(r.Err) || strings.Contains(r.Err.Error(), "unsupported protocol scheme") ||
+		strings.Contains(r.Err.Error(), "net/http: invalid header")
+}
+
+func certificate(err error) bool {
+	if _, ok := asType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	if _, ok := asType[x509.UnknownAuthorityError](err); ok {
+		return true
+	}
+	if _, ok := asType[x509.HostnameError](err); ok {
+		return true
+	}
+	_, ok := asType[x509.CertificateInvalidError](err)
+	return ok
+}
+
+// provesNotSent reports whether err alone shows that nothing was sent. It
+// serves transports that make no use of httptrace.
+func provesNotSent(err error) bool {
+	if e, ok := asType[*net.OpError](err); ok && e.Op == "dial" {
+		return true
+	}
+	if _, ok := asType[*net.DNSError](err); ok {
+		return true
+	}
+	return certificate(err) || handshake(err)
+}
+
+// handshake reports whether err is of a TLS handshake that the other side did
+// not take part in. net/http's timeout of one has no type of its own.
+func handshake(err error) bool {
+	e, ok := asType[tls.RecordHeaderError](err)
+	return ok && e.Conn != nil || errors.Is(err, http.ErrSchemeMismatch) ||
+		strings.HasSuffix(err.Error(), "net/http: TLS handshake timeout")
+}
+
+// Reason names the failure in a short fixed text, which quotes nothing that a
+// transport may have put into its error.
+func (r *Result) Reason() string {
+	err := r.Err
+	if e, ok := asType[syscall.Errno](err); ok {
+		return e.Error() // "connection refused", "connection reset by peer", …
+	}
+	if e, ok := asType[*net.DNSError](err); ok {
+		if e.IsNotFound {
+			return "no such host"
+		}
+		return "the host name could not be looked up"
+	}
+	switch {
+	case err == ErrIdle:
+		return err.Error()
+	case NotSendable(err):
+		return "the transport refused to send"
+	case certificate(err):
+		return "the server's certificate does not verify"
+	case handshake(err):
+		return "the TLS handshake failed"
+	case errors.Is(err, ErrTooLarge):
+		return ErrTooLarge.Error()
+	case r.lost:
+		return "connection lost before an answer"
+	case r.TimedOut:
+		return "the attempt timed out"
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF) && r.Status != 0:
+		return "the answer was cut off"
+	case errors.Is(err, io.EOF):
+		return "connection closed before an answer"
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
+		return "the answer was damaged"
+	}
+	if e, ok := asType[net.Error](err); ok && e.Timeout() {
+		return "network timeout"
+	}
+	return "connection failed"
+}
+
+// asType is errors.AsType, which the oldest supported Go does not have.
+func asType[E error](err error) (E, bool) {
+	var e E
+	ok := errors.As(err, &e)
+	return e, ok
+}

@@ -1,0 +1,173 @@
+// Package wire makes one HTTP exchange and says what came of it: the answer,
+// read whole into a bounded buffer, or why there is none and whether the
+// request may have reached the server. It knows nothing of the API.
+package wire
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	MaxBody      = 64 << 20 // of a 2xx
+	MaxErrorBody = 64 << 10 // of any other answer
+)
+
+var (
+	// ErrNotSendable marks an error of a transport that refuses to send.
+	ErrNotSendable = errors.New("brellium: not sendable")
+	// ErrTooLarge is the error of a 2xx whose body is longer than MaxBody.
+	ErrTooLarge = errors.New("the answer is larger than 64 MiB")
+	// ErrIdle is the error of an exchange that stood still for too long.
+	ErrIdle = errors.New("nothing moved within the idle timeout")
+)
+
+// Result is what one exchange came to.
+type Result struct {
+	Status int // 0 without an answer
+	Header http.Header
+	Body   []byte
+	At     time.Time // when the header had been read
+	// Err is why there is no usable answer. With a Status of 300 or more it
+	// does not matter.
+	Err error
+	// Sent is whether the request may have reached the server.
+	Sent bool
+	// TimedOut is whether the exchange ran out of its own time.
+	TimedOut bool
+
+	lost bool // net/http wanted to send the request again on its own
+}
+
+// Exchange is one exchange to come.
+type Exchange struct {
+	trace *trace
+	ctx   context.Context
+}
+
+// New returns an exchange that runs on Context, which ends with parent or by
+// cancel.
+func New(parent context.Context, cancel context.CancelFunc) Exchange {
+	t := newTrace(cancel)
+	return Exchange{t, httptrace.WithClientTrace(parent, &t.ClientTrace)}
+}
+
+// Context is what the exchange's request must be made with.
+func (x Exchange) Context() context.Context { return x.ctx }
+
+// RoundTrip sends req through rt and reads the answer.
+func (x Exchange) RoundTrip(rt http.RoundTripper, req *http.Request, idle Idle) (r Result) {
+	if idle.Timeout > 0 {
+		go idle.watch(x.ctx, x.trace)
+	}
+	r.exchange(rt, req)
+	ended := x.ctx.Err()
+	if r.Err != nil {
+		r.TimedOut = ended == context.DeadlineExceeded
+		if x.trace.idle.Load() {
+			r.Err, r.TimedOut = ErrIdle, true
+		}
+	}
+	_, tells := rt.(*http.Transport) // it always tells, so that its silence tells too
+	r.Sent = r.mayHaveSent(x.trace, tells, ended != nil)
+	return r
+}
+
+func (r *Result) exchange(rt http.RoundTripper, req *http.Request) {
+	resp, err := rt.RoundTrip(req)
+	switch {
+	case err != nil:
+		r.Err = err
+		return
+	case resp == nil:
+		r.Err = errors.New("the transport returned neither an answer nor an error")
+		return
+	case resp.StatusCode < 100 || resp.StatusCode > 999: // net/http lets 000 to 099 pass
+		r.Err = errors.New("the answer has no status")
+		if resp.Body != nil {
+			_ = resp.Body.Close()
+		}
+		return
+	}
+	r.Status, r.Header, r.At = resp.StatusCode, resp.Header, time.Now()
+	switch {
+	case resp.Body == nil:
+	case r.Status < 200: // a connection that has changed hands has no end to read to
+		_ = resp.Body.Close()
+	default:
+		r.Body, r.Err = readBody(resp)
+	}
+}
+
+// readBody reads an answer to its end, so that the connection can be used
+// again, but no further than its bound.
+func readBody(resp *http.Response) ([]byte, error) {
+	defer func() { _ = resp.Body.Close() }()
+	limit := MaxBody
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		limit = MaxErrorBody
+	}
+	var r io.Reader = resp.Body
+	size := resp.ContentLength
+	if strings.EqualFold(HeaderValue(resp.Header, "Content-Encoding"), "gzip") && !resp.Uncompressed {
+		zr, err := gzip.NewReader(resp.Body)
+		if err == io.EOF {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		r, size = zr, -1
+	}
+	// One byte more than announced, so that the read that meets the end needs
+	// no more room; a huge announcement is not believed.
+	if size < 0 {
+		size = 511
+	}
+	buf := make([]byte, 0, min(size, int64(limit), 1<<20)+1)
+	for {
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case len(buf) > limit && limit == MaxErrorBody:
+			return buf[:limit], nil
+		case len(buf) > limit:
+			return nil, ErrTooLarge
+		case err == io.EOF:
+			return buf, nil
+		case err != nil:
+			return buf, err
+		case len(buf) == cap(buf):
+			buf = slices.Grow(buf, min(len(buf), limit+1-len(buf)))
+		}
+	}
+}
+
+// HeaderValue is Header.Get, and HeaderValues Header.Values, for a canonical
+// key, that also find one which a transport of the caller's left in another
+// case.
+func HeaderValue(h http.Header, key string) string {
+	if v := HeaderValues(h, key); len(v) > 0 {
+		return strings.TrimSpace(v[0])
+	}
+	return ""
+}
+
+func HeaderValues(h http.Header, key string) []string {
+	if v := h[key]; len(v) > 0 {
+		return v
+	}
+	for k, v := range h {
+		if len(k) == len(key) && strings.EqualFold(k, key) {
+			return v
+		}
+	}
+	return nil
+}
