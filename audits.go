@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -221,4 +222,20 @@ func setPage(q url.Values, limit int, cursor string) error {
 	}
 	setString(q, "cursor", cursor)
 	return nil
+}
+
+// newest returns the newest audit of a document, nil where the list has none.
+func (s *AuditService) newest(ctx context.Context, documentID string, opts []CallOption) (*Audit, error) {
+	page, err := s.List(ctx, AuditListParams{DocumentID: documentID, Limit: 100}, opts...)
+	if err != nil {
+		return nil, err
+	}
+	var newest *Audit
+	for i := range page.Data {
+		a := &page.Data[i]
+		if slices.Contains(a.Documents, documentID) && (newest == nil || a.Timestamp.After(newest.Timestamp.Time)) {
+			newest = a
+		}
+	}
+	return newest, nil
 }

@@ -49,23 +49,26 @@ type call struct {
 	url        url.URL
 	header     http.Header // of each attempt, but for the token and the content type; read-only
 	payload    payload
-	timing     timing
+	policy     retryPolicy
 	repeatable bool
 	response   *Response // nil unless the caller wants it
+	// beforeRetry runs after the wait before each retry; its error ends the
+	// call, and errAlreadyDone as a success. nil for nothing.
+	beforeRetry func(*http.Request) error
 
 	// What the call passes through: API calls all of it, a token request all
 	// but the token, a PUT nothing.
 	auth    bool
 	guard   *blockGuard
 	limiter Limiter
-	slots   chan struct{}
+	sem     chan struct{}
 
 	attempts   int       // sent so far
 	repeats    int       // sent again, but for refusals
 	refusals   int       // sent again after a refusal
 	replayed   bool      // sent again with a new token
 	mayHaveRun bool      // a write that may have taken effect
-	doubted    bool      // a write whose outcome was unknown, or is settled by its code
+	sawUnknown bool      // a write whose outcome was unknown, or is settled by its code
 	started    time.Time // when the first attempt was sent
 	last       outcome   // of the last attempt that was sent
 	failure    error     // of the last attempt; nil for success
@@ -98,9 +101,9 @@ func (c *Client) newCall(ctx context.Context, r request, cfg callConfig) (*call,
 		return nil, err
 	}
 	call := &call{
-		client: c, op: r.op, url: u, header: c.header, timing: cfg.timing, response: cfg.response,
+		client: c, op: r.op, url: u, header: c.header, policy: cfg.policy, response: cfg.response,
 		repeatable: r.repeatable || r.op.repeat == repeatAlways,
-		auth:       true, guard: c.guard, limiter: c.limiter, slots: c.slots,
+		auth:       true, guard: c.guard, limiter: c.limiter, sem: c.sem,
 	}
 	if cfg.header != nil {
 		call.header = maps.Clone(c.header)
@@ -170,15 +173,19 @@ func (c *call) run(ctx context.Context, decode func(answer) error) error {
 	if c.response != nil {
 		*c.response = Response{} // it may have served another call
 	}
-	ctx = c.tellStart(ctx)
+	ctx = c.reportStart(ctx)
 	c.http.Transport = c // each RoundTrip is one attempt
 	c.retry.HTTPClient = &c.http
 	c.retry.RetryMax = math.MaxInt // checkRetry counts
 	c.retry.CheckRetry = c.checkRetry
 	c.retry.Backoff = minWait
+	c.retry.PrepareRetry = c.beforeRetry
 	c.retry.ErrorHandler = returnError
-	_, err := c.retry.Do(&retryablehttp.Request{Request: c.client.blank.WithContext(ctx)})
-	if err != nil && err == ctx.Err() { // it ended in a wait
+	_, err := c.retry.Do(&retryablehttp.Request{Request: c.client.requestTemplate.WithContext(ctx)})
+	switch {
+	case err == errAlreadyDone:
+		c.last.verdict, c.last.reason, err = VerdictDone, errAlreadyDone.Error(), nil
+	case err != nil && err == ctx.Err(): // it ended in a wait
 		err = c.interrupted(ctx, err)
 	}
 	if r := c.response; r != nil {
@@ -187,7 +194,7 @@ func (c *call) run(ctx context.Context, decode func(answer) error) error {
 	if err == nil {
 		err = decode(answer{c.op, c.last.Status, c.last.requestID, c.last.Body})
 	}
-	c.tellEnd(ctx, begun, err)
+	c.reportEnd(ctx, begun, err)
 	return err
 }
 
@@ -211,7 +218,7 @@ func (c *call) RoundTrip(r *http.Request) (*http.Response, error) {
 	adm, err := c.admit(ctx)
 	if err != nil {
 		c.failure = err
-		c.last.verdict, c.last.reason = VerdictGivenUp, "not begun"
+		c.last.verdict, c.last.reason = VerdictCanceled, "not begun"
 		if _, ok := err.(*BlockedError); ok {
 			c.last.verdict, c.last.reason = VerdictBlocked, "stopped by a block"
 		}
@@ -235,13 +242,13 @@ type admission struct {
 // context and, once the first attempt has been sent, within the total time.
 func (c *call) admit(caller context.Context) (adm admission, err error) {
 	ctx := caller
-	if c.attempts > 0 && c.timing.totalTimeout > 0 {
+	if c.attempts > 0 && c.policy.totalTimeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, c.started.Add(c.timing.totalTimeout))
+		ctx, cancel = context.WithDeadline(ctx, c.started.Add(c.policy.totalTimeout))
 		defer cancel()
 	}
 	if c.last.Status == http.StatusTooManyRequests {
-		ctx = context.WithValue(ctx, afterRefusalKey{}, true)
+		ctx = context.WithValue(ctx, rateLimitRetryKey{}, true)
 	}
 	for {
 		if admitted, err := c.admitOnce(ctx, &adm); err != nil {
@@ -257,7 +264,7 @@ func (c *call) admit(caller context.Context) (adm admission, err error) {
 func (c *call) admitOnce(ctx context.Context, adm *admission) (admitted bool, err error) {
 	defer func() { // also when a limiter panics
 		if !admitted {
-			c.release(ctx, adm, LimiterAnswer{Spent: SpentNo}, blockSilent)
+			c.release(ctx, adm, LimiterResult{Spent: SpentNo}, blockSilent)
 		}
 	}()
 	if err = callerEnded(ctx); err != nil {
@@ -274,9 +281,9 @@ func (c *call) admitOnce(ctx context.Context, adm *admission) (admitted bool, er
 			return false, err
 		}
 	}
-	if c.slots != nil {
+	if c.sem != nil {
 		select {
-		case c.slots <- struct{}{}:
+		case c.sem <- struct{}{}:
 			adm.slot = true
 		case <-ctx.Done():
 			return false, ctx.Err()
@@ -296,17 +303,17 @@ func (c *call) admitOnce(ctx context.Context, adm *admission) (admitted bool, er
 }
 
 // release gives back what adm holds, with what the attempt said.
-func (c *call) release(ctx context.Context, adm *admission, answer LimiterAnswer, news blockNews) {
+func (c *call) release(ctx context.Context, adm *admission, answer LimiterResult, news blockNews) {
 	if adm.permit != nil {
 		adm.permit.Done(answer)
 	}
 	if adm.slot {
-		<-c.slots
+		<-c.sem
 	}
 	if adm.entered {
 		var changed bool
 		if c.last.retryAt, changed = c.guard.settle(adm.pass, news); changed {
-			c.tellBlock(ctx, news, c.last.retryAt)
+			c.reportBlock(ctx, news, c.last.retryAt)
 		}
 	}
 	*adm = admission{}
@@ -333,14 +340,14 @@ func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) 
 		}
 	}()
 
-	told, extra := c.tellAttemptStart(caller)
+	told, extra := c.reportAttemptStart(caller)
 	ctx, cancel := c.attemptContext(told, sentAt)
 	defer cancel()
 	x := wire.New(ctx, cancel)
 	if req, err := c.newRequest(x.Context(), adm.token, extra); err != nil {
 		o.Err = err // the body could not be opened: never sent
 	} else {
-		o.Result = x.RoundTrip(c.client.base, req, wire.Idle{Timeout: c.timing.idleTimeout, Position: c.payload.position})
+		o.Result = x.RoundTrip(c.client.base, req, wire.Idle{Timeout: c.policy.idleTimeout, Position: c.payload.position})
 		o.readHeader()
 	}
 	if o.Err != nil && o.Status < 300 { // else the answer is known all the same
@@ -369,10 +376,10 @@ func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) 
 // attempt's own time and at what is left of the total.
 func (c *call) attemptContext(parent context.Context, now time.Time) (context.Context, context.CancelFunc) {
 	var end time.Time
-	if limit := c.timing.attemptTimeout; limit > 0 {
+	if limit := c.policy.attemptTimeout; limit > 0 {
 		end = now.Add(limit)
 	}
-	if total := c.timing.totalTimeout; total > 0 {
+	if total := c.policy.totalTimeout; total > 0 {
 		if over := c.started.Add(total); end.IsZero() || over.Before(end) {
 			end = over
 		}
@@ -386,7 +393,7 @@ func (c *call) attemptContext(parent context.Context, now time.Time) (context.Co
 // newRequest builds the request of one attempt, with a header and a body of
 // its own: an earlier attempt's may still be in the transport's hands.
 func (c *call) newRequest(ctx context.Context, token *Token, extra http.Header) (*http.Request, error) {
-	req := c.client.blank.WithContext(ctx)
+	req := c.client.requestTemplate.WithContext(ctx)
 	req.Method, req.URL, req.Host = c.op.method, &c.url, c.url.Host
 	req.Header = maps.Clone(c.header)
 	for k, v := range extra {
@@ -411,8 +418,7 @@ func (c *call) newRequest(ctx context.Context, token *Token, extra http.Header) 
 
 // payload is a request's body, opened anew for each attempt.
 type payload struct {
-	// open's error ends the call, since a repeat would not help: errDone says
-	// that nothing is left to send, and a bodyError what is wrong.
+	// open's error ends the call, since a retry would not help.
 	open        func() (io.ReadCloser, error)
 	size        int64
 	contentType []string
@@ -429,9 +435,10 @@ type bodyError struct {
 
 func (e *bodyError) Error() string        { return e.reason }
 func (e *bodyError) Unwrap() error        { return e.err }
-func (e *bodyError) Is(target error) bool { return target == ErrNotSendable }
+func (e *bodyError) Is(target error) bool { return target == ErrDoNotSend }
 
-var errDone = errors.New("nothing is left to send")
+// errAlreadyDone is beforeRetry's word that the call has succeeded already.
+var errAlreadyDone = errors.New("nothing is left to send")
 
 var jsonContentType = []string{"application/json"}
 
@@ -460,7 +467,7 @@ type outcome struct {
 // readHeader reads what the API says in the answer's header.
 func (o *outcome) readHeader() {
 	now := o.At
-	o.requestID = printable(wire.HeaderValue(o.Header, "X-Request-Id"))
+	o.requestID = safeCode(wire.HeaderValue(o.Header, "X-Request-Id"))
 	o.rate = readRateLimit(o.Header, now)
 	if o.Status >= 300 {
 		o.retryAfter = wait.RetryAfter(wire.HeaderValues(o.Header, "Retry-After"), wire.HeaderValue(o.Header, "Date"), now)

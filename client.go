@@ -33,18 +33,18 @@ type Client struct {
 	// OAuth mints access tokens, for callers that want one themselves.
 	OAuth *OAuthService
 
-	baseURL     url.URL
-	base        http.RoundTripper
-	blank       *http.Request // what every request starts from
-	header      http.Header   // of every API request; read-only
-	timing      timing
-	limiter     Limiter
-	mintLimiter Limiter // of the token endpoint, never mixed with the API's
-	slots       chan struct{}
-	guard       *blockGuard
-	tokens      *tokenSource
-	credentials credentials
-	observers   observers
+	baseURL         url.URL
+	base            http.RoundTripper
+	requestTemplate *http.Request // what every request starts from
+	header          http.Header   // of every API request; read-only
+	policy          retryPolicy
+	limiter         Limiter
+	mintLimiter     Limiter // of the token endpoint, never mixed with the API's
+	sem             chan struct{}
+	guard           *blockGuard
+	tokens          *tokenSource
+	credentials     credentials
+	observers       observers
 
 	mu   sync.Mutex
 	rate RateLimit
@@ -62,7 +62,7 @@ type credentials struct{ id, secret secret }
 func NewClient(opts ...ClientOption) (*Client, error) {
 	cfg := clientConfig{
 		blockCooldown: defaultBlockCooldown,
-		timing: timing{
+		policy: retryPolicy{
 			maxRetries:     defaultMaxRetries,
 			attemptTimeout: defaultAttemptTimeout,
 			totalTimeout:   defaultTotalTimeout,
@@ -85,21 +85,21 @@ func NewClient(opts ...ClientOption) (*Client, error) {
 	}
 
 	c := &Client{
-		baseURL:   *base,
-		base:      http.RoundTripper(sharedTransport()),
-		timing:    cfg.timing,
-		guard:     newBlockGuard(cfg.blockCooldown),
-		limiter:   cfg.limiter,
-		observers: observers{observer: cfg.observer, logger: cfg.logger},
-		blank:     &http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, URL: base, Host: base.Host, Method: http.MethodGet},
-		header:    http.Header{"Accept": jsonContentType, "User-Agent": {cfg.fullUserAgent()}},
+		baseURL:         *base,
+		base:            http.RoundTripper(sharedTransport()),
+		policy:          cfg.policy,
+		guard:           newBlockGuard(cfg.blockCooldown),
+		limiter:         cfg.limiter,
+		observers:       observers{observer: cfg.observer, logger: cfg.logger},
+		requestTemplate: &http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, URL: base, Host: base.Host, Method: http.MethodGet},
+		header:          http.Header{"Accept": jsonContentType, "User-Agent": {cfg.fullUserAgent()}},
 	}
 	if hc := cfg.httpClient; hc != nil {
 		if c.base = hc.Transport; c.base == nil {
 			c.base = http.DefaultTransport
 		}
-		if hc.Timeout > 0 && (c.timing.attemptTimeout == 0 || hc.Timeout < c.timing.attemptTimeout) {
-			c.timing.attemptTimeout = hc.Timeout
+		if hc.Timeout > 0 && (c.policy.attemptTimeout == 0 || hc.Timeout < c.policy.attemptTimeout) {
+			c.policy.attemptTimeout = hc.Timeout
 		}
 	}
 	if cfg.limiterOption == "" {
@@ -107,8 +107,8 @@ func NewClient(opts ...ClientOption) (*Client, error) {
 			return nil, err
 		}
 	}
-	if cfg.slots > 0 {
-		c.slots = make(chan struct{}, cfg.slots)
+	if cfg.sem > 0 {
+		c.sem = make(chan struct{}, cfg.sem)
 	}
 	if err := c.setUpTokens(&cfg); err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any, op
 	if r.path, r.query, err = splitPath(path); err != nil {
 		return err
 	}
-	cfg := callConfig{timing: c.timing}
+	cfg := callConfig{policy: c.policy}
 	if err := cfg.apply(opts, true, false); err != nil {
 		return err
 	}

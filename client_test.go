@@ -125,7 +125,7 @@ func TestResponseTellsWhatTheCallMet(t *testing.T) {
 			assert.Equal(t, i+1, a.Number)
 			verdicts = append(verdicts, fmt.Sprint(a.StatusCode, " ", a.Verdict))
 		}
-		assert.Equal(t, []string{"0 never sent", "429 refused", "401 refused", "502 unknown", "200 done"}, verdicts)
+		assert.Equal(t, []string{"0 never sent", "429 throttled", "401 unauthorized", "502 unknown", "200 done"}, verdicts)
 		assert.Zero(t, resp.Attempts[0].Wait)
 		assert.LessOrEqual(t, resp.Attempts[1].Wait, 500*time.Millisecond)
 		assert.GreaterOrEqual(t, resp.Attempts[2].Wait, 2*time.Second)

@@ -306,15 +306,15 @@ func readEnvelope(e *APIError) {
 	case json.Unmarshal(form.Error, &code) == nil && code != "":
 		e.Code, e.Message = readCode(code), form.Description
 	case json.Unmarshal(form.Error, &envelope) == nil && (envelope.Code != "" || envelope.Message != "" || envelope.Type != ""):
-		e.Type, e.Code, e.Message = printable(envelope.Type), readCode(envelope.Code), envelope.Message
+		e.Type, e.Code, e.Message = safeCode(envelope.Type), readCode(envelope.Code), envelope.Message
 		if e.RequestID == "" {
-			e.RequestID = printable(envelope.RequestID)
+			e.RequestID = safeCode(envelope.RequestID)
 		}
 	}
 }
 
 func readCode(s string) ErrorCode {
-	if s = printable(s); s == "" {
+	if s = safeCode(s); s == "" {
 		return CodeHTTPError
 	}
 	return ErrorCode(s)

@@ -3,12 +3,15 @@ package brellium
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
+	"math/rand/v2"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // maxBatch is the largest number of documents in one request. (assumed)
@@ -262,4 +265,50 @@ func (s *DocumentService) List(ctx context.Context, params DocumentListParams, o
 // a *PaginationError whose Cursor goes on from there.
 func (s *DocumentService) All(ctx context.Context, params DocumentListParams, opts ...CallOption) iter.Seq2[*Document, error] {
 	return all[Document](ctx, s.client, opDocumentsList, params.query, opts)
+}
+
+var (
+	// ErrDocumentFailed is what WaitForAudit returns for a document that could
+	// not be processed: its status is "error".
+	ErrDocumentFailed = errors.New("brellium: the document could not be processed")
+	// ErrNoAudit is what WaitForAudit returns for a document that is complete
+	// and needs no audit.
+	ErrNoAudit = errors.New("brellium: the document needs no audit")
+)
+
+const (
+	firstAuditPoll = 2 * time.Second
+	maxAuditPoll   = 30 * time.Second
+)
+
+// WaitForAudit waits until the audit of a document exists, and returns it; it
+// may still be in progress. A document that cannot be processed is
+// ErrDocumentFailed, and one that needs no audit ErrNoAudit.
+//
+// It asks for the document at once, then after about 2 s, and ever less often
+// up to every 30 s, so that ctx should have a deadline. Each question spends
+// one request of the rate limit: to wait for many documents, Follow the
+// audits. The call options apply to each of its calls; a call that fails for
+// good ends the wait.
+func (s *DocumentService) WaitForAudit(ctx context.Context, documentID string, opts ...CallOption) (*Audit, error) {
+	for delay := firstAuditPoll; ; delay = min(delay*3/2, maxAuditPoll) {
+		d, err := s.Retrieve(ctx, documentID, opts...)
+		switch {
+		case err != nil:
+			return nil, err
+		case d.AuditCreated:
+			audit, err := s.client.Audits.newest(ctx, documentID, opts)
+			if audit != nil || err != nil {
+				return audit, err
+			} // else the list lags behind
+		case d.Status == DocumentStatusError:
+			return nil, ErrDocumentFailed
+		case d.Status == DocumentStatusComplete && !d.NeedsAudit:
+			return nil, ErrNoAudit
+		}
+		jitter := time.Duration((0.8 + 0.4*rand.Float64()) * float64(delay))
+		if err := pause(ctx, jitter, "documents.wait_for_audit", 0, nil); err != nil {
+			return nil, err
+		}
+	}
 }

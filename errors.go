@@ -30,11 +30,11 @@ var (
 	// ErrServer matches an APIError with a 5xx status.
 	ErrServer = errors.New("brellium: server error")
 
-	// ErrNotSendable is for an http.RoundTripper of your own (see
-	// WithHTTPClient): an error of it that matches ErrNotSendable says that
+	// ErrDoNotSend is for an http.RoundTripper of your own (see
+	// WithHTTPClient): an error of it that matches ErrDoNotSend says that
 	// nothing was sent and that sending again would not help, as an open
 	// circuit breaker does. The call then ends at once.
-	ErrNotSendable = wire.ErrNotSendable
+	ErrDoNotSend = wire.ErrDoNotSend
 
 	// ErrNoMorePages is what Page.Next returns on the last page.
 	ErrNoMorePages = errors.New("brellium: no more pages")

@@ -24,7 +24,7 @@ func TestLogValueFindsWhatMayBeLoggedInAWrappedError(t *testing.T) {
 		"json": func(b *bytes.Buffer) slog.Handler { return slog.NewJSONHandler(b, nil) },
 	} {
 		var out bytes.Buffer
-		slog.New(handler(&out)).Error("failed", "error", brellium.LogValue(wrapped), "foreign", brellium.LogValue(errors.New("PATIENT")), "none", brellium.LogValue(nil))
+		slog.New(handler(&out)).Error("failed", "error", brellium.SafeLogValue(wrapped), "foreign", brellium.SafeLogValue(errors.New("PATIENT")), "none", brellium.SafeLogValue(nil))
 		assert.NotContains(t, out.String(), "PATIENT", name)
 		assert.Contains(t, out.String(), "NOT_FOUND", name)
 		assert.Contains(t, out.String(), "audits.retrieve", name)

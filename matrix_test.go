@@ -261,7 +261,7 @@ var failures = []failure{
 	{name: "TLS handshake", lost: tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake", Conn: new(net.TCPConn)}, end: neverSent},
 	{name: "TLS handshake timeout", lost: errors.New("net/http: TLS handshake timeout"), end: neverSent},
 	{name: "unknown authority", lost: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, end: notSendable},
-	{name: "transport will not send", lost: errors.Join(errors.New("circuit open"), brellium.ErrNotSendable), end: notSendable},
+	{name: "transport will not send", lost: errors.Join(errors.New("circuit open"), brellium.ErrDoNotSend), end: notSendable},
 
 	{name: "429", fault: script(brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "1")), end: func(c caller) ending {
 		return ending{attempts: c.refusedBudget(), reached: c.refusedBudget(), exhausted: brellium.ExhaustedAttempts, transient: true, cause: func(t *testing.T, err error) {
@@ -463,7 +463,7 @@ func TestAFailureIsJudgedWithoutATrace(t *testing.T) {
 		{"talk of a handshake", errors.New("upstream: TLS handshake failed behind the proxy"), brellium.VerdictUnknown},
 		{"certificate", x509.HostnameError{Certificate: new(x509.Certificate)}, brellium.VerdictNotSendable},
 		{"expired", x509.CertificateInvalidError{Reason: x509.Expired, Cert: new(x509.Certificate)}, brellium.VerdictNotSendable},
-		{"own word", brellium.ErrNotSendable, brellium.VerdictNotSendable},
+		{"own word", brellium.ErrDoNotSend, brellium.VerdictNotSendable},
 		{"reset", &net.OpError{Op: "read", Net: "tcp", Err: errors.New("reset")}, brellium.VerdictUnknown},
 		{"write", &net.OpError{Op: "write", Net: "tcp", Err: errors.New("broken pipe")}, brellium.VerdictUnknown},
 		{"a context of its own", context.DeadlineExceeded, brellium.VerdictUnknown},

@@ -69,7 +69,7 @@ func (c *Client) setUpTokens(cfg *clientConfig) error {
 		mint:   c.mint,
 		store:  cfg.tokenStore,
 		key:    tokenKey(c.baseURL.String(), cfg.clientID.reveal(), cfg.clientSecret.reveal()),
-		notify: c.observers.tellTokenStore,
+		notify: c.observers.reportTokenStore,
 	})
 	return nil
 }
@@ -89,11 +89,11 @@ func (c *Client) mint(ctx context.Context) (*Token, error) {
 		GrantType:    "client_credentials",
 		ClientID:     c.credentials.id.reveal(),
 		ClientSecret: c.credentials.secret.reveal(),
-	}}, callConfig{timing: timing{maxRetries: mintMaxRetries, explicit: true, attemptTimeout: mintAttemptTimeout, totalTimeout: mintTotalTimeout}})
+	}}, callConfig{policy: retryPolicy{maxRetries: mintMaxRetries, explicit: true, attemptTimeout: mintAttemptTimeout, totalTimeout: mintTotalTimeout}})
 	if err != nil {
 		return nil, err
 	}
-	call.auth, call.slots, call.limiter = false, nil, c.mintLimiter
+	call.auth, call.sem, call.limiter = false, nil, c.mintLimiter
 	if err := call.run(ctx, decode); err != nil {
 		// No caller's context ended, but the mint's own.
 		if e, ok := err.(*InterruptedError); ok && e.Last != nil {

@@ -22,9 +22,12 @@ const (
 	VerdictNeverSent Verdict = "never sent"
 	// VerdictNotSendable: nothing was sent and a repeat would not help.
 	VerdictNotSendable Verdict = "not sendable"
-	// VerdictRefused: a 429, or a 401 that a new token may mend; every
-	// operation may be repeated, since nothing ran.
-	VerdictRefused Verdict = "refused"
+	// VerdictThrottled: a 429; every operation may be retried, since nothing
+	// ran.
+	VerdictThrottled Verdict = "throttled"
+	// VerdictUnauthorized: a 401; every operation may be retried once with a
+	// new token, since nothing ran.
+	VerdictUnauthorized Verdict = "unauthorized"
 	// VerdictUnknown: the request may have run (5xx, 408, a reset, a cut-off
 	// answer, a timeout); only a harmless operation is repeated.
 	VerdictUnknown Verdict = "unknown"
@@ -32,8 +35,8 @@ const (
 	VerdictRejected Verdict = "rejected"
 	// VerdictBlocked: a bare 403; never repeated.
 	VerdictBlocked Verdict = "blocked"
-	// VerdictGivenUp: the caller's context ended; never repeated.
-	VerdictGivenUp Verdict = "given up"
+	// VerdictCanceled: the caller's context ended; never repeated.
+	VerdictCanceled Verdict = "canceled"
 )
 
 // Attempt is the record of one attempt of a call.
@@ -117,12 +120,12 @@ const (
 	BlockWatch = "watch"
 	// BlockStopped: nothing is sent until Event.RetryAt.
 	BlockStopped = "stopped"
-	// BlockOver: a call was let through.
-	BlockOver = "over"
-	// TokenStoreFails: the client mints tokens without the store.
-	TokenStoreFails = "fails"
-	// TokenStoreWorks: the store is in use again.
-	TokenStoreWorks = "works"
+	// BlockLifted: a call was let through.
+	BlockLifted = "lifted"
+	// TokenStoreDown: the client mints tokens without the store.
+	TokenStoreDown = "down"
+	// TokenStoreUp: the store is in use again.
+	TokenStoreUp = "up"
 )
 
 // Event is one fact about a call, as an Observer is told it. Only what is
@@ -167,8 +170,8 @@ type Event struct {
 	// RetryAt is when a stopped client sends again (EventBlock).
 	RetryAt time.Time
 	// Mode is the limiter's new mode (EventLimiterMode, see LimiterMode), one
-	// of BlockWatch, BlockStopped and BlockOver (EventBlock), or one of
-	// TokenStoreFails and TokenStoreWorks (EventTokenStore).
+	// of BlockWatch, BlockStopped and BlockLifted (EventBlock), or one of
+	// TokenStoreDown and TokenStoreUp (EventTokenStore).
 	Mode string
 	// Header, on EventAttemptStart alone, takes headers to send along, such
 	// as traceparent. Those that the client sets itself win, and those that
@@ -269,7 +272,7 @@ type observers struct {
 func (o *observers) on() bool { return o.observer != nil || o.logger != nil }
 
 // tell passes e on. It returns the context to go on with.
-func (o *observers) tell(ctx context.Context, level slog.Level, e Event) context.Context {
+func (o *observers) report(ctx context.Context, level slog.Level, e Event) context.Context {
 	if o.logger != nil {
 		o.log(ctx, level, &e)
 	}
@@ -334,16 +337,16 @@ func hostPort(u *url.URL) string {
 }
 
 // tell passes an event about the call on, if anybody listens.
-func (c *call) tell(ctx context.Context, kind EventKind, fill func(*Event) slog.Level) {
+func (c *call) report(ctx context.Context, kind EventKind, fill func(*Event) slog.Level) {
 	if o := &c.client.observers; o.on() {
 		e := c.event(kind)
 		level := fill(&e)
-		o.tell(ctx, level, e)
+		o.report(ctx, level, e)
 	}
 }
 
-// tellStart announces the call.
-func (c *call) tellStart(ctx context.Context) context.Context {
+// reportStart announces the call.
+func (c *call) reportStart(ctx context.Context) context.Context {
 	if o := &c.client.observers; o.observer != nil {
 		return o.observe(ctx, c.event(EventCallStart))
 	}
@@ -353,9 +356,9 @@ func (c *call) tellStart(ctx context.Context) context.Context {
 // watched reports whether anybody wants the record of each attempt.
 func (c *call) watched() bool { return c.response != nil || c.client.observers.on() }
 
-// tellAttemptStart announces the next attempt. It returns the context that the
+// reportAttemptStart announces the next attempt. It returns the context that the
 // attempt runs on and the headers that the observer wants sent along.
-func (c *call) tellAttemptStart(ctx context.Context) (context.Context, http.Header) {
+func (c *call) reportAttemptStart(ctx context.Context) (context.Context, http.Header) {
 	o := &c.client.observers
 	if o.observer == nil {
 		return ctx, nil
@@ -384,14 +387,14 @@ func (c *call) record(caller, ctx context.Context, queued, took time.Duration) {
 			Wait: c.retry.RetryWaitMin, Queued: queued, Duration: took,
 		})
 	}
-	c.tell(ctx, EventAttemptEnd, func(e *Event) slog.Level {
+	c.report(ctx, EventAttemptEnd, func(e *Event) slog.Level {
 		c.fillAnswer(e)
 		e.Attempt, e.Wait, e.Queued, e.Duration = c.attempts, c.retry.RetryWaitMin, queued, took
 		return slog.LevelDebug
 	})
 	if l, ok := c.limiter.(interface{ Mode() LimiterMode }); ok && c.client.observers.on() {
 		if mode := l.Mode(); c.client.limiterMode(mode) {
-			c.tell(caller, EventLimiterMode, func(e *Event) slog.Level {
+			c.report(caller, EventLimiterMode, func(e *Event) slog.Level {
 				e.Mode = string(mode)
 				return slog.LevelDebug
 			})
@@ -399,22 +402,22 @@ func (c *call) record(caller, ctx context.Context, queued, took time.Duration) {
 	}
 }
 
-// tellWait announces the wait before a repeat.
-func (c *call) tellWait(ctx context.Context, wait time.Duration) {
-	c.tell(ctx, EventWait, func(e *Event) slog.Level {
+// reportWait announces the wait before a repeat.
+func (c *call) reportWait(ctx context.Context, wait time.Duration) {
+	c.report(ctx, EventWait, func(e *Event) slog.Level {
 		c.fillAnswer(e)
 		e.Attempt, e.Wait = c.attempts, wait
 		return slog.LevelDebug
 	})
 }
 
-// tellBlock announces that a block has begun, has got worse or is over.
-func (c *call) tellBlock(ctx context.Context, news blockNews, retryAt time.Time) {
-	c.tell(ctx, EventBlock, func(e *Event) slog.Level {
+// reportBlock announces that a block has begun, has got worse or is over.
+func (c *call) reportBlock(ctx context.Context, news blockNews, retryAt time.Time) {
+	c.report(ctx, EventBlock, func(e *Event) slog.Level {
 		e.RetryAt = retryAt
 		switch {
 		case news == blockLifted:
-			e.Mode = BlockOver
+			e.Mode = BlockLifted
 			return slog.LevelInfo
 		case retryAt.IsZero():
 			e.Mode = BlockWatch
@@ -425,16 +428,16 @@ func (c *call) tellBlock(ctx context.Context, news blockNews, retryAt time.Time)
 	})
 }
 
-// tellTokenStore announces that the token store fails, or works again.
-func (o *observers) tellTokenStore(err error) {
+// reportTokenStore announces that the token store fails, or works again.
+func (o *observers) reportTokenStore(err error) {
 	if !o.on() {
 		return
 	}
-	e, level := Event{Kind: EventTokenStore, Mode: TokenStoreWorks}, slog.LevelInfo
+	e, level := Event{Kind: EventTokenStore, Mode: TokenStoreUp}, slog.LevelInfo
 	if err != nil {
-		e.Mode, level = TokenStoreFails, slog.LevelWarn
+		e.Mode, level = TokenStoreDown, slog.LevelWarn
 	}
-	o.tell(context.Background(), level, e)
+	o.report(context.Background(), level, e)
 }
 
 // fillAnswer gives e what the last answer says and may be told.
@@ -449,10 +452,10 @@ func (c *call) fillAnswer(e *Event) {
 	}
 }
 
-// tellEnd announces the end of a call that began at begun. One that was given
+// reportEnd announces the end of a call that began at begun. One that was given
 // up is a warning; a 404, a 409 and a caller who has cancelled are not.
-func (c *call) tellEnd(ctx context.Context, begun time.Time, err error) {
-	c.tell(ctx, EventCallEnd, func(e *Event) slog.Level {
+func (c *call) reportEnd(ctx context.Context, begun time.Time, err error) {
+	c.report(ctx, EventCallEnd, func(e *Event) slog.Level {
 		c.fillAnswer(e)
 		e.Attempt, e.Duration = c.attempts, time.Since(begun)
 		switch err := err.(type) {
@@ -463,7 +466,7 @@ func (c *call) tellEnd(ctx context.Context, begun time.Time, err error) {
 		case *DecodeError:
 			e.Verdict, e.Reason = VerdictRejected, "unusable answer: "+err.Reason
 		case *InterruptedError:
-			e.Verdict, e.Reason = VerdictGivenUp, "the caller's deadline"
+			e.Verdict, e.Reason = VerdictCanceled, "the caller's deadline"
 			if errors.Is(err.Err, context.Canceled) {
 				e.Reason = "cancelled by the caller"
 				return slog.LevelDebug

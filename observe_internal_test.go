@@ -20,23 +20,23 @@ func TestNothingIsAllocatedWhereNobodyListens(t *testing.T) {
 	gaveUp := &RetriesExhaustedError{Reason: ExhaustedAttempts}
 	begun := time.Now()
 	tell := func() {
-		if c.tellStart(ctx) != ctx {
+		if c.reportStart(ctx) != ctx {
 			t.Fatal("something was told")
 		}
-		told, header := c.tellAttemptStart(ctx)
+		told, header := c.reportAttemptStart(ctx)
 		if header != nil || told != ctx {
 			t.Fatal("something was told")
 		}
 		c.record(ctx, told, time.Second, time.Second)
-		c.tellWait(ctx, time.Second)
-		c.tellBlock(ctx, blockRefused, begun)
-		c.tellEnd(ctx, begun, gaveUp)
-		client.observers.tellTokenStore(nil)
+		c.reportWait(ctx, time.Second)
+		c.reportBlock(ctx, blockRefused, begun)
+		c.reportEnd(ctx, begun, gaveUp)
+		client.observers.reportTokenStore(nil)
 	}
 	assert.Zero(t, testing.AllocsPerRun(100, tell))
 
 	// The same, with a listener, does allocate: the measurement can see it.
 	client.observers.observer = ObserverFunc(func(ctx context.Context, _ Event) context.Context { return ctx })
-	tell = func() { c.tellWait(ctx, time.Second) }
+	tell = func() { c.reportWait(ctx, time.Second) }
 	assert.NotZero(t, testing.AllocsPerRun(100, tell))
 }

@@ -135,7 +135,7 @@ func TestAnObserverIsToldEveryFactOfACall(t *testing.T) {
 		assert.Equal(t, brellium.ErrorCode("UNAVAILABLE"), events[2].Code)
 		assert.Equal(t, 2*time.Second, events[2].Duration)
 		assert.Equal(t, events[3].Wait, events[5].Wait, "what was announced was waited")
-		assert.Equal(t, brellium.VerdictRefused, events[5].Verdict)
+		assert.Equal(t, brellium.VerdictThrottled, events[5].Verdict)
 		assert.Equal(t, brellium.CodeRateLimited, events[5].Code)
 		assert.GreaterOrEqual(t, events[6].Wait, 3*time.Second)
 		end := events[9]
@@ -287,8 +287,8 @@ func TestBlocksLimiterModesAndTheTokenStoreAreTold(t *testing.T) {
 			}
 		}
 		o.mu.Unlock()
-		assert.Equal(t, []string{brellium.BlockWatch, brellium.BlockStopped, brellium.BlockOver}, modes[brellium.EventBlock])
-		assert.Equal(t, []string{brellium.TokenStoreFails, brellium.TokenStoreWorks}, modes[brellium.EventTokenStore])
+		assert.Equal(t, []string{brellium.BlockWatch, brellium.BlockStopped, brellium.BlockLifted}, modes[brellium.EventBlock])
+		assert.Equal(t, []string{brellium.TokenStoreDown, brellium.TokenStoreUp}, modes[brellium.EventTokenStore])
 		require.NotEmpty(t, modes[brellium.EventLimiterMode])
 		for i, mode := range modes[brellium.EventLimiterMode] {
 			assert.True(t, i == 0 || mode != modes[brellium.EventLimiterMode][i-1], "only a change is told: %v", modes)
@@ -302,7 +302,7 @@ func TestBlocksLimiterModesAndTheTokenStoreAreTold(t *testing.T) {
 				levels = append(levels, r["level"].(string)+" "+r["mode"].(string))
 			}
 		}
-		assert.Equal(t, []string{"WARN fails", "INFO works", "WARN watch", "WARN stopped", "INFO over"}, levels)
+		assert.Equal(t, []string{"WARN down", "INFO up", "WARN watch", "WARN stopped", "INFO lifted"}, levels)
 	})
 }
 

@@ -156,7 +156,7 @@ func operationTable() string {
 // outcomeTable is the table of outcomes for README.md, by verdict.
 var outcomeTable = func() string {
 	var b strings.Builder
-	b.WriteString("| outcome of an attempt | what happened | sent again |\n|---|---|---|\n")
+	b.WriteString("| outcome of an attempt | what happened | retried |\n|---|---|---|\n")
 	for _, row := range []struct {
 		verdict     brellium.Verdict
 		what, again string
@@ -164,11 +164,12 @@ var outcomeTable = func() string {
 		{brellium.VerdictDone, "a 2xx, its body read whole", "–"},
 		{brellium.VerdictNeverSent, "the dial, the lookup or the TLS handshake failed, or the connection died before a byte was written", "every operation"},
 		{brellium.VerdictNotSendable, "a certificate that does not verify, a host that does not exist, a transport that refuses to send", "never"},
-		{brellium.VerdictRefused, "429 (nothing ran); 401 (once, with a new token)", "every operation"},
-		{brellium.VerdictUnknown, "5xx, 408, a reset, a cut-off answer, a timeout after bytes were written: it may have run", "only where a repeat does no harm"},
+		{brellium.VerdictThrottled, "429: rate limited, nothing ran", "every operation"},
+		{brellium.VerdictUnauthorized, "401: nothing ran", "every operation, once, with a new token"},
+		{brellium.VerdictUnknown, "5xx, 408, a reset, a cut-off answer, a timeout after bytes were written: it may have run", "only where a retry does no harm"},
 		{brellium.VerdictRejected, "any other 4xx, a 3xx", "never"},
-		{brellium.VerdictBlocked, "a 403 without JSON", "never; the client goes easy, then stops for a while"},
-		{brellium.VerdictGivenUp, "your context ended", "never"},
+		{brellium.VerdictBlocked, "a 403 without JSON", "never; the client sends one request at a time, then stops for a while"},
+		{brellium.VerdictCanceled, "your context ended", "never"},
 	} {
 		b.WriteString("| " + string(row.verdict) + " | " + row.what + " | " + row.again + " |\n")
 	}

@@ -56,16 +56,16 @@ type clientConfig struct {
 	tokenStore    TokenStore
 	limiter       Limiter
 	limiterOption string
-	slots         int
+	sem           int
 	blockCooldown time.Duration
 	logger        *slog.Logger
 	observer      Observer
-	timing        timing
+	policy        retryPolicy
 }
 
-// timing is how often and how long a call may try. The zero value of a client
+// retryPolicy is how often and how long a call may try. The zero value of a client
 // is not usable: NewClient fills in the defaults.
-type timing struct {
+type retryPolicy struct {
 	// maxRetries is the greatest number of repeats.
 	maxRetries int
 	// explicit is true where the caller set maxRetries, on the client or on
@@ -83,7 +83,7 @@ type timing struct {
 // callConfig collects what the options of one call said, on top of the
 // client's.
 type callConfig struct {
-	timing
+	policy     retryPolicy
 	response   *Response
 	header     http.Header
 	idempotent bool
@@ -92,7 +92,7 @@ type callConfig struct {
 
 // callConfig reads the options of one call.
 func (c *Client) callConfig(opts []CallOption) (callConfig, error) {
-	cfg := callConfig{timing: c.timing}
+	cfg := callConfig{policy: c.policy}
 	return cfg, cfg.apply(opts, false, false)
 }
 
@@ -132,21 +132,21 @@ func (o callOption) applyCall(c *callConfig) error {
 	return o(c)
 }
 
-// timingOption serves the client and the call. onCall is true for the latter.
-type timingOption func(t *timing, onCall bool) error
+// policyOption serves the client and the call. onCall is true for the latter.
+type policyOption func(t *retryPolicy, onCall bool) error
 
-func (o timingOption) applyClient(c *clientConfig) error {
+func (o policyOption) applyClient(c *clientConfig) error {
 	if o == nil {
 		return &ValidationError{Field: "Option", Reason: "must not be nil"}
 	}
-	return o(&c.timing, false)
+	return o(&c.policy, false)
 }
 
-func (o timingOption) applyCall(c *callConfig) error {
+func (o policyOption) applyCall(c *callConfig) error {
 	if o == nil {
 		return &ValidationError{Field: "Option", Reason: "must not be nil"}
 	}
-	return o(&c.timing, true)
+	return o(&c.policy, true)
 }
 
 // WithMaxRetries sets how often a call may be repeated after its first
@@ -160,7 +160,7 @@ func (o timingOption) applyCall(c *callConfig) error {
 // call it is your word and counts for every outcome. 0 means no repeat; the
 // one repeat with a new token after a 401 is not counted.
 func WithMaxRetries(n int) Option {
-	return timingOption(func(t *timing, onCall bool) error {
+	return policyOption(func(t *retryPolicy, onCall bool) error {
 		if n < 0 {
 			return &ValidationError{Field: "WithMaxRetries", Reason: "must not be negative"}
 		}
@@ -173,7 +173,7 @@ func WithMaxRetries(n int) Option {
 // last byte of its answer; the default is 30 s, and 0 means no limit. An
 // attempt that runs out of time is repeated where that does no harm.
 func WithAttemptTimeout(d time.Duration) Option {
-	return timingOption(func(t *timing, _ bool) error {
+	return policyOption(func(t *retryPolicy, _ bool) error {
 		if d < 0 {
 			return &ValidationError{Field: "WithAttemptTimeout", Reason: "must not be negative"}
 		}
@@ -187,7 +187,7 @@ func WithAttemptTimeout(d time.Duration) Option {
 // limit. Waiting for the rate limit before the first attempt is not counted:
 // use a context with a deadline to bound that.
 func WithTotalTimeout(d time.Duration) Option {
-	return timingOption(func(t *timing, _ bool) error {
+	return policyOption(func(t *retryPolicy, _ bool) error {
 		if d < 0 {
 			return &ValidationError{Field: "WithTotalTimeout", Reason: "must not be negative"}
 		}
@@ -333,7 +333,7 @@ func WithMaxConcurrency(n int) ClientOption {
 		if n < 1 || n > math.MaxInt32 {
 			return &ValidationError{Field: "WithMaxConcurrency", Reason: "must be 1 or more"}
 		}
-		c.slots = n
+		c.sem = n
 		return nil
 	})
 }

@@ -55,7 +55,7 @@ func newLister[T any, P resource[T]](c *Client, op *operation, query func() (url
 	if err != nil {
 		return nil, "", err
 	}
-	cfg := callConfig{timing: c.timing}
+	cfg := callConfig{policy: c.policy}
 	if err := cfg.apply(opts, false, all); err != nil {
 		return nil, "", err
 	}

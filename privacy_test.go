@@ -495,7 +495,7 @@ func TestTheWordsOfATransportAreNotRepeated(t *testing.T) {
 		textproto.ProtocolError(said), &textproto.Error{Code: 500, Msg: said},
 		tls.RecordHeaderError{Msg: said}, x509.UnknownAuthorityError{}, &tls.CertificateVerificationError{Err: errors.New(said)},
 		&json.SyntaxError{}, &json.UnmarshalTypeError{Value: marker, Type: reflect.TypeOf(0), Field: marker},
-		fmt.Errorf("%w: %s", brellium.ErrNotSendable, said), fmt.Errorf("%s: %w", said, context.DeadlineExceeded),
+		fmt.Errorf("%w: %s", brellium.ErrDoNotSend, said), fmt.Errorf("%s: %w", said, context.DeadlineExceeded),
 		errors.Join(errors.New(said), &url.Error{Op: "Get", URL: said, Err: errors.New(said)}),
 	} {
 		for _, op := range []string{"audits.retrieve", "users.create", "email_recipients.list", "documents.put", "oauth.token"} {

@@ -42,7 +42,7 @@ type Limiter interface {
 // Permit is the right to send one attempt. Done is called exactly once, when
 // the attempt has ended, with what its answer said: the headers, a refusal,
 // or nothing known.
-type Permit interface{ Done(LimiterAnswer) }
+type Permit interface{ Done(LimiterResult) }
 
 // Spent says whether an attempt cost a token of the organization's bucket.
 type Spent int
@@ -58,8 +58,8 @@ const (
 	SpentNo
 )
 
-// LimiterAnswer is what one attempt taught about the bucket.
-type LimiterAnswer struct {
+// LimiterResult is what one attempt taught about the bucket.
+type LimiterResult struct {
 	// RateLimit is what the headers said; RateLimit.Known is false when they
 	// were absent or unreadable.
 	RateLimit RateLimit
@@ -99,7 +99,7 @@ const (
 //     share then (WithRateLimit, SplitRateLimit), the other side too.
 //   - It begins slowly: one request, then two side by side, then more with
 //     each answer. A short job on a full bucket therefore takes a few round
-//     trips longer; see AdaptiveLimiterOptions.SoleClient.
+//     trips longer; see AdaptiveLimiterOptions.Exclusive.
 //   - Many processes that start at the same moment cause some refusals until
 //     they know of each other: a few among 20, some two for each of 50. They are
 //     repeated, but they are refusals. Later than 30 s after the last start there
@@ -122,12 +122,12 @@ type AdaptiveLimiter struct {
 
 // AdaptiveLimiterOptions change how an AdaptiveLimiter behaves.
 type AdaptiveLimiterOptions struct {
-	// SoleClient says that nothing else uses the organization's limit: no
+	// Exclusive says that nothing else uses the organization's limit: no
 	// other process, no other limiter. The limiter then needs one answer, and
 	// sends as much as the bucket holds at once. Where it is not true, many
 	// requests are refused at the start, and with some 20 processes calls are
 	// lost for it. The default is false.
-	SoleClient bool
+	Exclusive bool
 
 	// MaxBurst and MaxPerSecond bound what the limiter sends, whatever the
 	// bucket holds: at most MaxBurst at once, then MaxPerSecond a second. Both
@@ -140,7 +140,7 @@ type AdaptiveLimiterOptions struct {
 // NewAdaptiveLimiter returns an adaptive limiter. It sends nothing and starts
 // nothing. Options out of range are a *ValidationError.
 func NewAdaptiveLimiter(options AdaptiveLimiterOptions) (*AdaptiveLimiter, error) {
-	config := pace.AdaptiveConfig{Trusted: options.SoleClient}
+	config := pace.AdaptiveConfig{Trusted: options.Exclusive}
 	if options.MaxBurst != 0 || options.MaxPerSecond != 0 {
 		err := checkBucket("MaxBurst", options.MaxBurst, "MaxPerSecond", options.MaxPerSecond)
 		if err != nil {
@@ -257,27 +257,27 @@ type LimiterState struct {
 	InFlight int
 	// Waiting is how many calls wait for a permit.
 	Waiting int
-	// HeldFor is how long nothing will be sent because of a refusal; else 0.
-	HeldFor time.Duration
+	// PausedFor is how long nothing will be sent because of a refusal; else 0.
+	PausedFor time.Duration
 	// Interval is the average time between requests in the shared mode.
 	Interval time.Duration
 }
 
-// afterRefusalKey is the context key whose value, a bool, says that the attempt
+// rateLimitRetryKey is the context key whose value, a bool, says that the attempt
 // about to be paced was refused before.
-type afterRefusalKey struct{}
+type rateLimitRetryKey struct{}
 
-// AfterRefusal reports whether the attempt about to be paced was refused (429)
+// IsRateLimitRetry reports whether the attempt about to be paced was refused (429)
 // before. A Limiter may ask it about the context given to Acquire and serve
 // such an attempt first, since it has waited its turn already.
-func AfterRefusal(ctx context.Context) bool {
-	refused, _ := ctx.Value(afterRefusalKey{}).(bool)
+func IsRateLimitRetry(ctx context.Context) bool {
+	refused, _ := ctx.Value(rateLimitRetryKey{}).(bool)
 	return refused
 }
 
 // limiterAnswer is what the attempt tells the limiter.
-func (o *outcome) limiterAnswer() LimiterAnswer {
-	a := LimiterAnswer{RateLimit: o.rate}
+func (o *outcome) limiterAnswer() LimiterResult {
+	a := LimiterResult{RateLimit: o.rate}
 	switch {
 	case o.Status == http.StatusTooManyRequests:
 		a.Spent, a.Refused, a.RetryAfter = SpentNo, true, o.retryAfter
@@ -310,7 +310,7 @@ func readRateLimit(h http.Header, now time.Time) RateLimit {
 type permit pace.Permit
 
 func acquireFrom(ctx context.Context, q *pace.Queue) (Permit, error) {
-	p, err := q.Acquire(ctx, AfterRefusal(ctx))
+	p, err := q.Acquire(ctx, IsRateLimitRetry(ctx))
 	if e, ok := err.(*pace.TooLong); ok {
 		return nil, &InterruptedError{Wait: e.Wait, Err: context.DeadlineExceeded}
 	}
@@ -321,7 +321,7 @@ func acquireFrom(ctx context.Context, q *pace.Queue) (Permit, error) {
 }
 
 // Done implements Permit.
-func (p *permit) Done(a LimiterAnswer) {
+func (p *permit) Done(a LimiterResult) {
 	report := pace.Report{
 		Known: a.RateLimit.Known(), Limit: a.RateLimit.Limit, Remaining: a.RateLimit.Remaining,
 		Refused: a.Refused, RetryAfter: a.RetryAfter, Blocked: a.Blocked,
@@ -346,5 +346,5 @@ var limiterModes = [...]LimiterMode{
 func limiterState(q *pace.Queue) LimiterState {
 	s, waiting := q.State()
 	return LimiterState{Mode: limiterModes[s.Mode], Low: s.Low, High: s.High, InFlight: s.InFlight,
-		Waiting: waiting, HeldFor: s.Held, Interval: s.Interval}
+		Waiting: waiting, PausedFor: s.Held, Interval: s.Interval}
 }

@@ -417,7 +417,7 @@ func TestAnswersWithoutUsableHeadersChangeNothing(t *testing.T) {
 func TestTwoClientsWithOneLimiterKeepToOneLimitTogether(t *testing.T) {
 	fixed, err := brellium.NewFixedLimiter(100, 5)
 	require.NoError(t, err)
-	sole, err := brellium.NewAdaptiveLimiter(brellium.AdaptiveLimiterOptions{SoleClient: true})
+	sole, err := brellium.NewAdaptiveLimiter(brellium.AdaptiveLimiterOptions{Exclusive: true})
 	require.NoError(t, err)
 	for name, limiter := range map[string]brellium.Limiter{
 		"adaptive": new(brellium.AdaptiveLimiter), "told that they are alone": sole, "fixed": fixed,

@@ -27,7 +27,7 @@ func newBucketServer(tokens float64) *bucketServer {
 	return &bucketServer{tokens: tokens, at: time.Now()}
 }
 
-func (s *bucketServer) answer() LimiterAnswer {
+func (s *bucketServer) answer() LimiterResult {
 	<-time.After(40 * time.Millisecond)
 	a := s.take()
 	<-time.After(40 * time.Millisecond)
@@ -35,7 +35,7 @@ func (s *bucketServer) answer() LimiterAnswer {
 	return a
 }
 
-func (s *bucketServer) take() LimiterAnswer {
+func (s *bucketServer) take() LimiterResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -43,15 +43,15 @@ func (s *bucketServer) take() LimiterAnswer {
 	s.at = now
 	if s.tokens < 1 {
 		s.denied++
-		return LimiterAnswer{Refused: true, Spent: SpentNo, RetryAfter: time.Second}
+		return LimiterResult{Refused: true, Spent: SpentNo, RetryAfter: time.Second}
 	}
 	s.tokens--
 	s.served = append(s.served, now)
-	return LimiterAnswer{RateLimit: RateLimit{Limit: 100, Remaining: int(s.tokens)}, Spent: SpentYes}
+	return LimiterResult{RateLimit: RateLimit{Limit: 100, Remaining: int(s.tokens)}, Spent: SpentYes}
 }
 
-func allowed(remaining int) LimiterAnswer {
-	return LimiterAnswer{
+func allowed(remaining int) LimiterResult {
+	return LimiterResult{
 		RateLimit: RateLimit{Limit: 100, Remaining: remaining, ObservedAt: time.Now()},
 		Spent:     SpentYes,
 	}
@@ -80,7 +80,7 @@ func fixedLimiter(t *testing.T, burst int, perSecond float64) *FixedLimiter {
 // aloneLimiter returns a limiter that knows that the bucket is full and its own.
 func aloneLimiter(t *testing.T) *AdaptiveLimiter {
 	t.Helper()
-	l, err := NewAdaptiveLimiter(AdaptiveLimiterOptions{SoleClient: true})
+	l, err := NewAdaptiveLimiter(AdaptiveLimiterOptions{Exclusive: true})
 	require.NoError(t, err)
 	acquire(t, l).Done(allowed(99))
 	require.Equal(t, LimiterAlone, l.Mode())
@@ -118,13 +118,13 @@ func drain(t *testing.T, l Limiter) []Permit {
 func spend(t *testing.T, l Limiter) {
 	t.Helper()
 	for _, p := range drain(t, l) {
-		p.Done(LimiterAnswer{Spent: SpentYes})
+		p.Done(LimiterResult{Spent: SpentYes})
 	}
 }
 
 // refusedContext is how the core marks a call whose last attempt was refused.
 func refusedContext(ctx context.Context) context.Context {
-	return context.WithValue(ctx, afterRefusalKey{}, true)
+	return context.WithValue(ctx, rateLimitRetryKey{}, true)
 }
 
 // pass lets time pass, and then everybody come to rest.
@@ -155,7 +155,7 @@ func TestLimiterServesWaitersInOrderAndRefusedOnesFirst(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				order = append(order, name)
-				p.Done(LimiterAnswer{Spent: SpentYes})
+				p.Done(LimiterResult{Spent: SpentYes})
 			})
 		}
 		ctx := t.Context()
@@ -172,9 +172,9 @@ func TestLimiterServesWaitersInOrderAndRefusedOnesFirst(t *testing.T) {
 }
 
 func TestAfterRefusalTellsOtherLimiters(t *testing.T) {
-	assert.False(t, AfterRefusal(t.Context()))
-	assert.True(t, AfterRefusal(refusedContext(t.Context())))
-	assert.False(t, AfterRefusal(context.WithValue(t.Context(), afterRefusalKey{}, false)))
+	assert.False(t, IsRateLimitRetry(t.Context()))
+	assert.True(t, IsRateLimitRetry(refusedContext(t.Context())))
+	assert.False(t, IsRateLimitRetry(context.WithValue(t.Context(), rateLimitRetryKey{}, false)))
 }
 
 // A refusal of one call holds back all, and they do not come back together.
@@ -193,9 +193,9 @@ func TestRefusalHoldsBackTheWholeClient(t *testing.T) {
 			})
 		}
 		refused := time.Now()
-		one.Done(LimiterAnswer{Refused: true, Spent: SpentNo, RetryAfter: 20 * time.Second})
-		require.GreaterOrEqual(t, l.State().HeldFor, 20*time.Second)
-		require.LessOrEqual(t, l.State().HeldFor, 20500*time.Millisecond)
+		one.Done(LimiterResult{Refused: true, Spent: SpentNo, RetryAfter: 20 * time.Second})
+		require.GreaterOrEqual(t, l.State().PausedFor, 20*time.Second)
+		require.LessOrEqual(t, l.State().PausedFor, 20500*time.Millisecond)
 		pass(10 * time.Minute)
 		require.Len(t, times, 30)
 		require.GreaterOrEqual(t, times[0].Sub(refused), 20*time.Second)
@@ -246,7 +246,7 @@ func TestWaitBeyondTheDeadlineFailsAtOnceAndSaysHowLong(t *testing.T) {
 	bothLimiters(t, func(t *testing.T, l stateful) {
 		spend(t, l)
 		for range 50 {
-			waitInLine(t, t.Context(), l, func(p Permit) { p.Done(LimiterAnswer{Spent: SpentYes}) })
+			waitInLine(t, t.Context(), l, func(p Permit) { p.Done(LimiterResult{Spent: SpentYes}) })
 		}
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -275,7 +275,7 @@ func TestDeadlineThatCanBeMetIsMet(t *testing.T) {
 		for i := range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+4)*200*time.Millisecond)
 			defer cancel()
-			waitInLine(t, ctx, l, func(p Permit) { p.Done(LimiterAnswer{Spent: SpentYes}) })
+			waitInLine(t, ctx, l, func(p Permit) { p.Done(LimiterResult{Spent: SpentYes}) })
 		}
 		pass(time.Minute)
 		require.Zero(t, l.State().Waiting)
@@ -294,7 +294,7 @@ func TestWaitThatARefusalMakesTooLongFailsThen(t *testing.T) {
 		synctest.Wait()
 		served := false
 		waitInLine(t, t.Context(), l, func(Permit) { served = true })
-		one.Done(LimiterAnswer{Refused: true, Spent: SpentNo, RetryAfter: time.Minute})
+		one.Done(LimiterResult{Refused: true, Spent: SpentNo, RetryAfter: time.Minute})
 		synctest.Wait()
 		require.Zero(t, time.Since(start))
 		var interrupted *InterruptedError
@@ -340,7 +340,7 @@ func TestNothingRemainingHoldsTheNextBackFor200ms(t *testing.T) {
 func TestAnswersWithoutHeadersChangeNoLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := aloneLimiter(t)
-		for _, answer := range []LimiterAnswer{{Spent: SpentNo}, {}, {Spent: SpentYes}} {
+		for _, answer := range []LimiterResult{{Spent: SpentNo}, {}, {Spent: SpentYes}} {
 			before := l.State()
 			acquire(t, l).Done(answer)
 			require.Equal(t, LimiterAlone, l.Mode())
@@ -420,7 +420,7 @@ func TestLimitersRefuseImpossibleBuckets(t *testing.T) {
 
 func TestAdaptiveLimiterKeepsToItsOwnBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := NewAdaptiveLimiter(AdaptiveLimiterOptions{SoleClient: true, MaxBurst: 3, MaxPerSecond: 0.5})
+		l, err := NewAdaptiveLimiter(AdaptiveLimiterOptions{Exclusive: true, MaxBurst: 3, MaxPerSecond: 0.5})
 		require.NoError(t, err)
 		acquire(t, l).Done(allowed(99))
 		require.Len(t, drain(t, l), 2)
@@ -483,7 +483,7 @@ func TestPermitsAreConservedUnderCancellation(t *testing.T) {
 					return
 				}
 				granted++
-				p.Done(LimiterAnswer{Spent: SpentYes})
+				p.Done(LimiterResult{Spent: SpentYes})
 			})
 			if r.IntN(10) == 0 {
 				pass(time.Duration(r.IntN(5)) * 100 * time.Millisecond)
@@ -505,9 +505,9 @@ func TestPermitsAreConservedUnderCancellation(t *testing.T) {
 func TestDoneTwiceCountsOnce(t *testing.T) {
 	bothLimiters(t, func(t *testing.T, l stateful) {
 		p := acquire(t, l)
-		p.Done(LimiterAnswer{Spent: SpentNo})
+		p.Done(LimiterResult{Spent: SpentNo})
 		before := l.State()
-		p.Done(LimiterAnswer{Refused: true, RetryAfter: time.Hour})
+		p.Done(LimiterResult{Refused: true, RetryAfter: time.Hour})
 		require.Equal(t, before, l.State())
 	})
 }
@@ -523,15 +523,15 @@ func TestForgottenPermitsHoldOthersBackForTenMinutes(t *testing.T) {
 		acquire(t, l).Done(allowed(99))
 		require.InDelta(t, 9*60, time.Since(start).Seconds(), 1)
 		pass(2 * time.Minute)
-		forgotten[0].Done(LimiterAnswer{Refused: true, RetryAfter: time.Hour})
+		forgotten[0].Done(LimiterResult{Refused: true, RetryAfter: time.Hour})
 		acquire(t, l)
-		require.Zero(t, l.State().HeldFor, "it comes too late to count")
+		require.Zero(t, l.State().PausedFor, "it comes too late to count")
 	})
 }
 
 func TestBlockedEmptiesTheBucket(t *testing.T) {
 	bothLimiters(t, func(t *testing.T, l stateful) {
-		acquire(t, l).Done(LimiterAnswer{Blocked: true})
+		acquire(t, l).Done(LimiterResult{Blocked: true})
 		require.LessOrEqual(t, l.State().Low, 0.0)
 		require.Empty(t, drain(t, l))
 		start := time.Now()
@@ -594,7 +594,7 @@ func TestBackfillKeepsInStepWithTheServer(t *testing.T) {
 
 func TestUncontendedAcquireAllocatesOnce(t *testing.T) {
 	ctx, l := t.Context(), new(AdaptiveLimiter)
-	answer := LimiterAnswer{
+	answer := LimiterResult{
 		RateLimit: RateLimit{Limit: 1_000_000, Remaining: 999_999, ObservedAt: time.Now()},
 		Spent:     SpentYes,
 	}
@@ -612,7 +612,7 @@ func BenchmarkAcquire(b *testing.B) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	limiter := new(AdaptiveLimiter)
-	answer := LimiterAnswer{
+	answer := LimiterResult{
 		RateLimit: RateLimit{Limit: 1_000_000, Remaining: 999_999, ObservedAt: time.Now()},
 		Spent:     SpentYes,
 	}

@@ -32,7 +32,7 @@ import (
 
 // printable is s where it has the form of a code or a request id, and else
 // nothing: a server could put anything there.
-func printable(s string) string {
+func safeCode(s string) string {
 	if len(s) > 128 {
 		return ""
 	}
@@ -119,8 +119,8 @@ func logError(err error) any {
 // itself; LogValue is for one that has been wrapped, whose text would have the
 // server's message in it.
 //
-//	slog.Error("nightly review failed", "error", brellium.LogValue(err))
-func LogValue(err error) slog.Value { return slog.AnyValue(logError(err)) }
+//	slog.Error("nightly review failed", "error", brellium.SafeLogValue(err))
+func SafeLogValue(err error) slog.Value { return slog.AnyValue(logError(err)) }
 
 // own marks this package's errors, whose LogValue can be relied on.
 func (*APIError) own()              {}
@@ -242,73 +242,73 @@ func oneOf(s string, known []string) string {
 // as their type alone. (encoding/json gives their fields: it is how a body is
 // made.)
 
-func withheld(v any) string { return fmt.Sprintf("%T{withheld}", v) }
+func typeOnly(v any) string { return fmt.Sprintf("%T{withheld}", v) }
 
 // Format prints the type alone, under every verb.
-func (p AuditListParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+func (p AuditListParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, typeOnly(p)) }
 
 // LogValue gives the type alone.
-func (p AuditListParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+func (p AuditListParams) LogValue() slog.Value { return slog.StringValue(typeOnly(p)) }
 
 // Format prints the type alone, under every verb.
-func (p AuditUpdateParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+func (p AuditUpdateParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, typeOnly(p)) }
 
 // LogValue gives the type alone.
-func (p AuditUpdateParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+func (p AuditUpdateParams) LogValue() slog.Value { return slog.StringValue(typeOnly(p)) }
 
 // Format prints the type alone, under every verb.
-func (p AuditBatchUpdateParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+func (p AuditBatchUpdateParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, typeOnly(p)) }
 
 // LogValue gives the type alone.
-func (p AuditBatchUpdateParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+func (p AuditBatchUpdateParams) LogValue() slog.Value { return slog.StringValue(typeOnly(p)) }
 
 // Format prints the type alone, under every verb.
-func (p UserCreateParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+func (p UserCreateParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, typeOnly(p)) }
 
 // LogValue gives the type alone.
-func (p UserCreateParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+func (p UserCreateParams) LogValue() slog.Value { return slog.StringValue(typeOnly(p)) }
 
 // Format prints the type alone, under every verb.
-func (p UserListParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+func (p UserListParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, typeOnly(p)) }
 
 // LogValue gives the type alone.
-func (p UserListParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+func (p UserListParams) LogValue() slog.Value { return slog.StringValue(typeOnly(p)) }
 
 // Format prints the type alone, under every verb.
-func (p EmailRecipientCreateParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+func (p EmailRecipientCreateParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, typeOnly(p)) }
 
 // LogValue gives the type alone.
-func (p EmailRecipientCreateParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+func (p EmailRecipientCreateParams) LogValue() slog.Value { return slog.StringValue(typeOnly(p)) }
 
 // Format prints the type alone, under every verb.
-func (p EmailRecipientListParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+func (p EmailRecipientListParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, typeOnly(p)) }
 
 // LogValue gives the type alone.
-func (p EmailRecipientListParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+func (p EmailRecipientListParams) LogValue() slog.Value { return slog.StringValue(typeOnly(p)) }
 
 // Format prints the type alone, under every verb.
-func (p DocumentInput) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+func (p DocumentInput) Format(s fmt.State, verb rune) { formatSafe(s, verb, typeOnly(p)) }
 
 // LogValue gives the type alone.
-func (p DocumentInput) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+func (p DocumentInput) LogValue() slog.Value { return slog.StringValue(typeOnly(p)) }
 
 // Format prints the type alone, under every verb.
-func (p DocumentCreateParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+func (p DocumentCreateParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, typeOnly(p)) }
 
 // LogValue gives the type alone.
-func (p DocumentCreateParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+func (p DocumentCreateParams) LogValue() slog.Value { return slog.StringValue(typeOnly(p)) }
 
 // Format prints the type alone, under every verb.
-func (p DocumentListParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+func (p DocumentListParams) Format(s fmt.State, verb rune) { formatSafe(s, verb, typeOnly(p)) }
 
 // LogValue gives the type alone.
-func (p DocumentListParams) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+func (p DocumentListParams) LogValue() slog.Value { return slog.StringValue(typeOnly(p)) }
 
 // Format prints the type alone, under every verb.
-func (p UploadFile) Format(s fmt.State, verb rune) { formatSafe(s, verb, withheld(p)) }
+func (p UploadFile) Format(s fmt.State, verb rune) { formatSafe(s, verb, typeOnly(p)) }
 
 // LogValue gives the type alone.
-func (p UploadFile) LogValue() slog.Value { return slog.StringValue(withheld(p)) }
+func (p UploadFile) LogValue() slog.Value { return slog.StringValue(typeOnly(p)) }
 
 // knownField is as much of path, which names a field of an answer that is
 // decoded into a t, as stands in t: of a map's keys, which are data, nothing.

@@ -57,9 +57,9 @@ func TestAServersWordIsACodeOnlyWhereItLooksLikeOne(t *testing.T) {
 		strings.Repeat("a", 128): true, strings.Repeat("a", 129): false,
 	} {
 		if ok {
-			assert.Equal(t, s, printable(s))
+			assert.Equal(t, s, safeCode(s))
 		} else {
-			assert.Empty(t, printable(s), s)
+			assert.Empty(t, safeCode(s), s)
 		}
 	}
 	assert.Equal(t, CodeHTTPError, readCode("two words"))

@@ -31,9 +31,9 @@ func judge(o *outcome) (Verdict, string) {
 	case o.Status >= 200 && o.Status <= 299:
 		return VerdictDone, "answered"
 	case o.Status == http.StatusUnauthorized:
-		return VerdictRefused, "token refused"
+		return VerdictUnauthorized, "token refused"
 	case o.Status == http.StatusTooManyRequests:
-		return VerdictRefused, "rate limited"
+		return VerdictThrottled, "rate limited"
 	case o.Status == http.StatusForbidden && !isObject(o.Body):
 		return VerdictBlocked, "bare 403"
 	case o.Status == http.StatusRequestTimeout || o.Status >= 500:
@@ -50,9 +50,7 @@ func judgeLost(o *outcome) (Verdict, string) {
 	}
 	switch {
 	case o.callerEnded != nil:
-		return VerdictGivenUp, "the caller's context ended"
-	case errors.Is(o.Err, errDone):
-		return VerdictDone, errDone.Error()
+		return VerdictCanceled, "the caller's context ended"
 	case errors.Is(o.Err, wire.ErrTooLarge):
 		return VerdictRejected, reason
 	case o.Permanent():
@@ -70,7 +68,7 @@ func (c *call) checkRetry(ctx context.Context, _ *http.Response, _ error) (repea
 	if c.failure == nil {
 		return false, nil
 	}
-	if c.last.verdict == VerdictRefused && c.last.Status == http.StatusUnauthorized && c.replay() {
+	if c.last.verdict == VerdictUnauthorized && c.replay() {
 		return c.repeatAfter(ctx, 0)
 	}
 	budget, used := c.budget()
@@ -86,12 +84,12 @@ func (c *call) checkRetry(ctx context.Context, _ *http.Response, _ error) (repea
 	switch {
 	case used >= budget:
 		return false, c.exhausted(ExhaustedAttempts)
-	case c.timing.totalTimeout > 0 && now.Sub(c.started)+wait >= c.timing.totalTimeout:
+	case c.policy.totalTimeout > 0 && now.Sub(c.started)+wait >= c.policy.totalTimeout:
 		return false, c.exhausted(ExhaustedTotalTime)
 	case limited && !now.Add(wait).Before(deadline):
 		return false, c.exhausted(ExhaustedDeadline)
 	}
-	if c.last.verdict == VerdictRefused {
+	if c.last.verdict == VerdictThrottled {
 		c.refusals++
 	} else {
 		c.repeats++
@@ -102,7 +100,7 @@ func (c *call) checkRetry(ctx context.Context, _ *http.Response, _ error) (repea
 // repeatAfter lets the next attempt go after wait, which minWait hands on.
 func (c *call) repeatAfter(ctx context.Context, wait time.Duration) (repeat bool, err error) {
 	c.retry.RetryWaitMin = wait
-	c.tellWait(ctx, wait)
+	c.reportWait(ctx, wait)
 	return true, nil
 }
 
@@ -111,18 +109,16 @@ func (c *call) repeatAfter(ctx context.Context, wait time.Duration) (repeat bool
 func (c *call) budget() (budget, used int) {
 	switch c.last.verdict {
 	case VerdictNeverSent:
-		budget, used = c.timing.maxRetries, c.repeats
+		budget, used = c.policy.maxRetries, c.repeats
 	case VerdictUnknown:
-		if c.repeatable || c.timing.forced {
-			budget, used = c.timing.maxRetries, c.repeats
+		if c.repeatable || c.policy.forced {
+			budget, used = c.policy.maxRetries, c.repeats
 		}
-	case VerdictRefused:
-		if c.last.Status == http.StatusTooManyRequests {
-			budget, used = maxRefusals, c.refusals
-		}
+	case VerdictThrottled:
+		budget, used = maxRefusals, c.refusals
 	}
-	if c.timing.explicit && budget > 0 {
-		budget, used = c.timing.maxRetries, c.repeats+c.refusals
+	if c.policy.explicit && budget > 0 {
+		budget, used = c.policy.maxRetries, c.repeats+c.refusals
 	}
 	return budget, used
 }
@@ -159,16 +155,16 @@ func (c *call) nextWait() time.Duration {
 func (c *call) failureOf(caller context.Context) error {
 	o := &c.last
 	if o.verdict == VerdictUnknown && c.op.write {
-		c.doubted = true
+		c.sawUnknown = true
 		c.mayHaveRun = c.mayHaveRun || !settledByCode(c.op, o)
 	}
 	switch {
 	case o.verdict == VerdictDone:
 		return nil
-	case o.verdict == VerdictRejected && o.Status == http.StatusNotFound && c.op.goneIsDone && c.doubted:
+	case o.verdict == VerdictRejected && o.Status == http.StatusNotFound && c.op.goneIsDone && c.sawUnknown:
 		o.verdict, o.reason = VerdictDone, "gone after a repeat"
 		return nil
-	case o.verdict == VerdictGivenUp:
+	case o.verdict == VerdictCanceled:
 		c.mayHaveRun = c.mayHaveRun || o.Sent && c.op.write
 		return c.interrupted(caller, o.callerEnded)
 	case o.verdict == VerdictBlocked:
@@ -298,4 +294,17 @@ func (c *call) admissionError(caller, ctx context.Context, err error) error {
 		return c.exhausted(ExhaustedTotalTime)
 	}
 	return withOutcome(err, c.mayHaveRun)
+}
+
+// pause waits for d between the calls that make up one operation. It ends at
+// once where the deadline of ctx comes first, with last as the failure behind.
+func pause(ctx context.Context, d time.Duration, operation string, attempts int, last error) error {
+	err := wait.Sleep(ctx, d)
+	if err == nil {
+		return nil
+	}
+	return &InterruptedError{
+		Operation: operation, Attempts: attempts, Err: err, Last: last,
+		cause: causeOf(ctx), mayHaveRun: OutcomeUnknown(last),
+	}
 }

@@ -584,10 +584,10 @@ func (f limiterFunc) Acquire(ctx context.Context) (brellium.Permit, error) { ret
 
 // permit counts how often it is ended.
 type permit struct {
-	answers *[]brellium.LimiterAnswer
+	answers *[]brellium.LimiterResult
 }
 
-func (p permit) Done(a brellium.LimiterAnswer) { *p.answers = append(*p.answers, a) }
+func (p permit) Done(a brellium.LimiterResult) { *p.answers = append(*p.answers, a) }
 
 func TestALimiterOfTheCallersOwn(t *testing.T) {
 	with := func(t *testing.T, acquire limiterFunc, answers ...*http.Response) *brellium.Client {
@@ -634,17 +634,17 @@ func TestALimiterOfTheCallersOwn(t *testing.T) {
 		require.NoError(t, retrieve(t.Context(), client), "the one place is free again")
 	})
 	bubble(t, "is told what each attempt said", func(t *testing.T, _ *brelliumtest.Emulator, _ *brellium.Client) {
-		var told []brellium.LimiterAnswer
+		var told []brellium.LimiterResult
 		var after []bool
 		headers := http.Header{"Ratelimit-Limit": {"100"}, "Ratelimit-Remaining": {"41"}, "Ratelimit-Reset": {"0"}}
 		client := with(t, func(ctx context.Context) (brellium.Permit, error) {
-			after = append(after, brellium.AfterRefusal(ctx))
+			after = append(after, brellium.IsRateLimitRetry(ctx))
 			return permit{&told}, nil
 		}, reply(429, http.Header{"Retry-After": {"2"}}, ""), reply(503, nil, ""), reply(503, headers, ""), reply(200, headers, `{"audit_id":"a"}`))
 		require.NoError(t, retrieve(t.Context(), client))
 		require.Len(t, told, 4)
-		assert.Equal(t, brellium.LimiterAnswer{Spent: brellium.SpentNo, Refused: true, RetryAfter: 2 * time.Second}, told[0])
-		assert.Equal(t, brellium.LimiterAnswer{}, told[1])
+		assert.Equal(t, brellium.LimiterResult{Spent: brellium.SpentNo, Refused: true, RetryAfter: 2 * time.Second}, told[0])
+		assert.Equal(t, brellium.LimiterResult{}, told[1])
 		assert.Equal(t, brellium.SpentYes, told[2].Spent)
 		assert.Equal(t, 41, told[3].RateLimit.Remaining)
 		assert.Equal(t, []bool{false, true, false, false}, after)

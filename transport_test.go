@@ -780,7 +780,7 @@ func TestATransportThatLeavesGzipPacked(t *testing.T) {
 // needs no body.
 func TestTheStatusCountsThoughTheBodyIsLost(t *testing.T) {
 	for status, verdict := range map[int]brellium.Verdict{
-		404: brellium.VerdictRejected, 409: brellium.VerdictRejected, 429: brellium.VerdictRefused,
+		404: brellium.VerdictRejected, 409: brellium.VerdictRejected, 429: brellium.VerdictThrottled,
 		403: brellium.VerdictBlocked, 503: brellium.VerdictUnknown, 200: brellium.VerdictUnknown, 204: brellium.VerdictUnknown,
 	} {
 		client := answering(t, func(*http.Request) (*http.Response, error) {
@@ -855,7 +855,7 @@ func TestAnAnswerThatSwitchesProtocolsIsNotRead(t *testing.T) {
 func TestATransportThatPanicsHoldsNothing(t *testing.T) {
 	for _, how := range []string{"panic", "Goexit"} {
 		t.Run(how, func(t *testing.T) {
-			var told []brellium.LimiterAnswer
+			var told []brellium.LimiterResult
 			step := 0
 			client := newClient(t, brellium.WithMaxConcurrency(1),
 				brellium.WithRateLimiter(limiterFunc(func(context.Context) (brellium.Permit, error) { return permit{&told}, nil })),

@@ -67,35 +67,6 @@ func (s *UserService) Create(ctx context.Context, params UserCreateParams, opts 
 	return fetch[User](ctx, s.client, request{op: opUsersCreate, body: params}, opts)
 }
 
-// Ensure makes sure that a user with this email exists and has been invited,
-// whatever happened before, and returns the user. A user who exists is
-// returned as is: the other params are for a new one.
-//
-// It sends what Create sends, and takes a 409 with CodeInvitationPending or
-// CodeUserExists for done: the user is then looked up by email, again and
-// again for up to 15.5 s where the list does not show it yet. After
-// CodeInviteFailed, and after an outcome that is unknown, it pauses and sends
-// again, up to 3 times in all with pauses of 2 s and 4 s. That repeat is what
-// settles an unknown outcome, for it invites nobody twice: where the first one
-// ran, the API answers it with such a 409. (A look at the list would not show
-// whether the invitation was sent.)
-//
-// The failure of the last one is returned as it is. Where OutcomeUnknown
-// reports true for it, Ensure may be called again. A user whom no list showed
-// is an error that matches both ErrNotFound and ErrConflict. The pauses end
-// with ctx, and opts apply to each request.
-func (s *UserService) Ensure(ctx context.Context, params UserCreateParams, opts ...CallOption) (*User, error) {
-	if err := validateEmail(params.Email); err != nil {
-		return nil, err
-	}
-	e := ensuring[User, *User]{
-		client: s.client, opts: opts, email: params.Email, of: func(u *User) string { return u.Email },
-		create: request{op: opUsersCreate, body: params}, list: opUsersList,
-		done: []ErrorCode{CodeInvitationPending, CodeUserExists},
-	}
-	return e.run(ctx)
-}
-
 // Retrieve returns one user. It is repeated after any failure that may pass.
 func (s *UserService) Retrieve(ctx context.Context, userID string, opts ...CallOption) (*User, error) {
 	return fetch[User](ctx, s.client, request{op: opUsersRetrieve, id: userID, idField: "userID"}, opts)

@@ -42,12 +42,12 @@
 //     can still be sent right now.
 //   - brellium.client.mints, a counter: token requests with all their attempts.
 //   - brellium.client.blocks, a counter, by brellium.block ("watch", "stopped",
-//     "over").
+//     "lifted").
 //   - brellium.client.limiter.mode, a gauge that is 1 for the limiter's mode,
 //     in brellium.limiter.mode, and 0 for the others. Clients that share an
 //     observer overwrite each other's.
-//   - brellium.client.token_store, a counter, by brellium.token_store ("fails",
-//     "works"): changes of the token store's state.
+//   - brellium.client.token_store, a counter, by brellium.token_store ("down",
+//     "up"): changes of the token store's state.
 //
 // # What is not told
 //

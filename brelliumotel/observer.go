@@ -262,7 +262,7 @@ func errorType(e *brellium.Event) string {
 	switch {
 	case e.Verdict == brellium.VerdictDone:
 		return ""
-	case e.Verdict != brellium.VerdictGivenUp && e.StatusCode >= 300:
+	case e.Verdict != brellium.VerdictCanceled && e.StatusCode >= 300:
 		return strconv.Itoa(e.StatusCode)
 	}
 	reason, _, _ := strings.Cut(e.Reason, ":")

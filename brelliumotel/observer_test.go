@@ -251,7 +251,7 @@ func TestABlockIsCountedAndNotedOnItsSpan(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.NoError(t, retrieve())
 
-		for mode, n := range map[string]int64{"watch": 1, "stopped": 1, "over": 1} {
+		for mode, n := range map[string]int64{"watch": 1, "stopped": 1, "lifted": 1} {
 			assert.Equal(t, n, r.value(t, "brellium.client.blocks", attribute.String("brellium.block", mode)), mode)
 		}
 		var noted, ended []string
@@ -263,7 +263,7 @@ func TestABlockIsCountedAndNotedOnItsSpan(t *testing.T) {
 				ended = append(ended, attr(s, "error.type").AsString())
 			}
 		}
-		assert.Equal(t, []string{"block watch", "block stopped", "block over"}, noted)
+		assert.Equal(t, []string{"block watch", "block stopped", "block lifted"}, noted)
 		assert.Equal(t, []string{"403", "403", "stopped by a block", ""}, ended)
 		assert.Len(t, r.of("audits.retrieve"), 4+3, "the call that was stopped had no attempt")
 	})

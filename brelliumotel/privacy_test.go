@@ -150,7 +150,7 @@ func TestWordsOfATransportAreNotInSpans(t *testing.T) {
 	for _, failure := range []error{
 		errors.New("GET https://api.brellium.test/v2/audits/" + marker + ": proxy said no"),
 		&url.Error{Op: "Get", URL: "https://user:" + marker + "@proxy.test", Err: errors.New(marker)},
-		fmt.Errorf("%w: %s", brellium.ErrNotSendable, marker),
+		fmt.Errorf("%w: %s", brellium.ErrDoNotSend, marker),
 	} {
 		emu := brelliumtest.New()
 		r := newRig(t, emu, brellium.WithMaxRetries(0), brellium.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {

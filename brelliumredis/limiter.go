@@ -295,7 +295,7 @@ func (l *Limiter) Acquire(ctx context.Context) (brellium.Permit, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	w := &waiter{front: brellium.AfterRefusal(ctx)}
+	w := &waiter{front: brellium.IsRateLimitRetry(ctx)}
 	w.deadline, _ = ctx.Deadline()
 	for {
 		l.enter(w)
@@ -316,7 +316,7 @@ func (l *Limiter) Acquire(ctx context.Context) (brellium.Permit, error) {
 			return p, err
 		}
 		if err := sleep(ctx, w.delay); err != nil {
-			w.permit.Done(brellium.LimiterAnswer{Spent: brellium.SpentNo})
+			w.permit.Done(brellium.LimiterResult{Spent: brellium.SpentNo})
 			return nil, err
 		}
 		w.permit.sent = time.Now()
@@ -377,7 +377,7 @@ func (l *Limiter) leave(w *waiter) {
 	if w.element != nil {
 		l.resolve(w, time.Now(), context.Canceled)
 	} else if w.permit != nil { // granted at the same moment
-		l.end(w.permit, brellium.LimiterAnswer{Spent: brellium.SpentNo})
+		l.end(w.permit, brellium.LimiterResult{Spent: brellium.SpentNo})
 	}
 	l.pump(time.Now())
 }
@@ -745,7 +745,7 @@ type permit struct {
 
 // Done implements brellium.Permit. It does not wait for Redis. Calls after the
 // first do nothing.
-func (p *permit) Done(a brellium.LimiterAnswer) {
+func (p *permit) Done(a brellium.LimiterResult) {
 	l := p.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -753,7 +753,7 @@ func (p *permit) Done(a brellium.LimiterAnswer) {
 	l.pump(time.Now())
 }
 
-func (l *Limiter) end(p *permit, a brellium.LimiterAnswer) {
+func (l *Limiter) end(p *permit, a brellium.LimiterResult) {
 	if p.ended {
 		return
 	}
@@ -772,7 +772,7 @@ func (l *Limiter) end(p *permit, a brellium.LimiterAnswer) {
 
 // describe returns what the record is told of an answer, and whether that
 // cannot wait.
-func describe(a brellium.LimiterAnswer) (told answer, urgent bool) {
+func describe(a brellium.LimiterResult) (told answer, urgent bool) {
 	if a.RateLimit.Known() {
 		told.remaining, told.limit = a.RateLimit.Remaining, a.RateLimit.Limit
 	}
@@ -836,7 +836,7 @@ type localPermit struct {
 	ended   bool
 }
 
-func (p *localPermit) Done(a brellium.LimiterAnswer) {
+func (p *localPermit) Done(a brellium.LimiterResult) {
 	p.permit.Done(a)
 	l := p.limiter
 	l.mu.Lock()

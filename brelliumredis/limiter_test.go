@@ -327,8 +327,8 @@ func take(t testing.TB, l *Limiter) {
 	p.Done(allowed(15, 20))
 }
 
-func allowed(remaining, limit int) brellium.LimiterAnswer {
-	return brellium.LimiterAnswer{Spent: brellium.SpentYes,
+func allowed(remaining, limit int) brellium.LimiterResult {
+	return brellium.LimiterResult{Spent: brellium.SpentYes,
 		RateLimit: brellium.RateLimit{Limit: limit, Remaining: remaining, ObservedAt: time.Now()}}
 }
 
@@ -453,7 +453,7 @@ func TestWaitThatTheDeadlineCannotCoverFailsAtOnceAndTakesNothing(t *testing.T) 
 	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, m *model) {
 		p, err := l.Acquire(context.Background())
 		require.NoError(t, err)
-		p.Done(brellium.LimiterAnswer{Refused: true, RetryAfter: 5 * time.Second})
+		p.Done(brellium.LimiterResult{Refused: true, RetryAfter: 5 * time.Second})
 		settle(time.Millisecond)
 		before := m.dump()
 		begin := time.Now()
@@ -496,7 +496,7 @@ func TestWaitThatBecomesTooLongFailsThen(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		late.Done(brellium.LimiterAnswer{Refused: true, RetryAfter: time.Minute})
+		late.Done(brellium.LimiterResult{Refused: true, RetryAfter: time.Minute})
 		for range cap(result) {
 			if err := <-result; err != nil {
 				require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -557,7 +557,7 @@ func TestCallsOfAProcessAreServedInOrder(t *testing.T) {
 				mu.Lock()
 				order = append(order, i)
 				mu.Unlock()
-				p.Done(brellium.LimiterAnswer{Spent: brellium.SpentYes})
+				p.Done(brellium.LimiterResult{Spent: brellium.SpentYes})
 			})
 			synctest.Wait()
 		}
@@ -696,7 +696,7 @@ func TestPermitIsEndedOnce(t *testing.T) {
 
 func TestEveryKindOfAnswerIsTold(t *testing.T) {
 	known := brellium.RateLimit{Limit: 100, Remaining: 50, ObservedAt: time.Now()}
-	for want, a := range map[kind]brellium.LimiterAnswer{
+	for want, a := range map[kind]brellium.LimiterResult{
 		kindSpent:   {Spent: brellium.SpentYes, RateLimit: known},
 		kindPaid:    {Spent: brellium.SpentYes},
 		kindUnspent: {Spent: brellium.SpentNo, RateLimit: known},
@@ -708,8 +708,8 @@ func TestEveryKindOfAnswerIsTold(t *testing.T) {
 		require.Equal(t, want, told.kind)
 		require.Equal(t, want == kindRefused || want == kindBlocked, urgent)
 	}
-	told, _ := describe(brellium.LimiterAnswer{Refused: true, RetryAfter: 1 << 62})
+	told, _ := describe(brellium.LimiterResult{Refused: true, RetryAfter: 1 << 62})
 	require.LessOrEqual(t, told.hold, maxHold+holdSpread)
-	told, _ = describe(brellium.LimiterAnswer{Refused: true})
+	told, _ = describe(brellium.LimiterResult{Refused: true})
 	require.GreaterOrEqual(t, told.hold, time.Second)
 }

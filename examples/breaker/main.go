@@ -37,9 +37,9 @@ type breaking struct {
 	breaker circuitbreaker.CircuitBreaker[any]
 }
 
-// errOpen is told at once and not retried, since it matches ErrNotSendable:
+// errOpen is told at once and not retried, since it matches ErrDoNotSend:
 // nothing was sent, and sending again now would not help.
-var errOpen = fmt.Errorf("%w: %w", circuitbreaker.ErrOpen, brellium.ErrNotSendable)
+var errOpen = fmt.Errorf("%w: %w", circuitbreaker.ErrOpen, brellium.ErrDoNotSend)
 
 // RoundTrip implements http.RoundTripper.
 func (b *breaking) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -73,7 +73,7 @@ func TestAnOpenBreakerIsCertain(t *testing.T) {
 		_, err = client.Users.Create(t.Context(), brellium.UserCreateParams{Email: "casey@example.test"}, brellium.WithMaxRetries(5))
 		assert.Zero(t, time.Since(start))
 		assert.ErrorIs(t, err, circuitbreaker.ErrOpen)
-		assert.ErrorIs(t, err, brellium.ErrNotSendable)
+		assert.ErrorIs(t, err, brellium.ErrDoNotSend)
 		assert.False(t, brellium.OutcomeUnknown(err))
 		assert.Zero(t, emulator.Count(brelliumtest.OpUserCreate))
 		assert.Equal(t, 100, emulator.Remaining())

@@ -229,7 +229,7 @@ func (a *Adaptive) Send(now time.Duration) Ticket {
 	case Probe, Open:
 		a.probes++
 	case Shared:
-		interval := a.law()
+		interval := a.nextInterval()
 		a.interval += averaging * a.scale() * (interval - a.interval)
 		a.interval = min(max(a.interval, minInterval), maxInterval)
 		a.next = now + seconds(interval)
@@ -270,7 +270,7 @@ func (a *Adaptive) giveBack() {
 // independent of how many share; the scale keeps it calm when round trips are
 // long beside the interval. A fast fall counts as if it had gone on already:
 // many who start together would else see plenty until there is nothing.
-func (a *Adaptive) law() float64 {
+func (a *Adaptive) nextInterval() float64 {
 	pull := pullGain * targetInterval * (1 - math.Sqrt(a.interval/targetInterval))
 	target := min(targetLeft, a.limit/4)
 	left := a.left - min(a.fall*lookAhead*a.interval, maxFall)
@@ -361,7 +361,7 @@ func (a *Adaptive) refused(now time.Duration, t Ticket, r Report) {
 	}
 	// Without this, those refused together would come back together, at ever
 	// longer intervals.
-	a.next = a.lastSend + seconds((refusedLeast+refusedSpread*r.Jitter)*a.law())
+	a.next = a.lastSend + seconds((refusedLeast+refusedSpread*r.Jitter)*a.nextInterval())
 }
 
 // sawOthers starts the count of answers without a sign of others anew.
@@ -376,7 +376,7 @@ func (a *Adaptive) enterShared() {
 	if a.interval == 0 {
 		a.interval = targetInterval
 	}
-	a.next = a.lastSend + seconds(a.law())
+	a.next = a.lastSend + seconds(a.nextInterval())
 }
 
 func (a *Adaptive) enterAlone(window int) {
@@ -455,7 +455,7 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 	case a.consistent >= aloneAnswers && now-a.lastOther >= aloneAfter:
 		a.enterAlone(max(firstWindow, a.inFlight+1))
 	default:
-		a.next = a.lastSend + seconds(a.law())
+		a.next = a.lastSend + seconds(a.nextInterval())
 	}
 }
 
@@ -469,8 +469,8 @@ func (a *Adaptive) follow(t Ticket, remaining float64) {
 	a.left, a.leftTurn, a.leftAt, a.fall = remaining, t.turn, t.Sent, fall
 }
 
-// Rest implements Machine.
-func (a *Adaptive) Rest(now time.Duration) {
+// Idle implements Machine.
+func (a *Adaptive) Idle(now time.Duration) {
 	a.waiting = false
 	a.active = max(a.active, now)
 }

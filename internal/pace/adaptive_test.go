@@ -370,7 +370,7 @@ func TestTinyLimitCanBeSentFrom(t *testing.T) {
 		for range 100 {
 			now = exchange(a, now, Report{Known: true, Spent: SpentYes, Limit: limit, Remaining: limit - 1})
 			require.LessOrEqual(t, a.Ready(now), 12*second, "limit %d", limit)
-			a.Rest(now)
+			a.Idle(now)
 		}
 		require.Equal(t, Alone, a.Mode(), "limit %d", limit)
 	}
@@ -407,7 +407,7 @@ func TestPauseLeadsBackToProbing(t *testing.T) {
 	// It is one when the last waiter has left.
 	now = exchange(a, now, refusal(time.Minute))
 	require.Positive(t, a.Ready(now))
-	a.Rest(now + second)
+	a.Idle(now + second)
 	a.Ready(now + 12*second)
 	require.Equal(t, Probe, a.Mode())
 }
@@ -551,7 +551,7 @@ func TestFixedBucketGivesBackWhatWasNotSpent(t *testing.T) {
 	}
 	f.Done(0, f.Send(0), Report{})
 	require.Equal(t, 1.0, f.tokens)
-	f.Rest(0)
+	f.Idle(0)
 	require.Equal(t, Static, f.Mode())
 }
 
@@ -602,7 +602,7 @@ func play(t *testing.T, m Machine, script []byte) {
 			}
 			if wait > 0 {
 				if wait > 2*maxRetryAfter || pick(2) == 0 {
-					m.Rest(now)
+					m.Idle(now)
 					break
 				}
 				now += wait

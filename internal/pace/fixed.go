@@ -72,8 +72,8 @@ func (f *Fixed) Done(now time.Duration, _ Ticket, r Report) {
 	}
 }
 
-// Rest implements Machine.
-func (f *Fixed) Rest(time.Duration) {}
+// Idle implements Machine.
+func (f *Fixed) Idle(time.Duration) {}
 
 // AtLeast implements Machine.
 func (f *Fixed) AtLeast(now time.Duration, ahead int) time.Duration {

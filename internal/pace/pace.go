@@ -101,8 +101,8 @@ type Machine interface {
 	Cancel(now time.Duration, t Ticket)
 	// Done records the end of an attempt.
 	Done(now time.Duration, t Ticket, r Report)
-	// Rest records that nobody waits any more although Ready said to.
-	Rest(now time.Duration)
+	// Idle records that nobody waits any more although Ready said to.
+	Idle(now time.Duration)
 	// AtLeast returns a wait that an attempt with so many others in front
 	// cannot undercut.
 	AtLeast(now time.Duration, ahead int) time.Duration

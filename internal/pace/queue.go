@@ -119,7 +119,7 @@ func (q *Queue) enter(ctx context.Context, front bool) (*waiter, *Permit, error)
 		}
 		if wait := q.machine.AtLeast(now, ahead); wait > left {
 			if q.first == nil {
-				q.machine.Rest(now)
+				q.machine.Idle(now)
 			}
 			return nil, nil, &TooLong{wait}
 		}
@@ -131,7 +131,7 @@ func (q *Queue) enter(ctx context.Context, front bool) (*waiter, *Permit, error)
 		ready:       make(chan struct{}),
 	}
 	q.push(w)
-	q.pump(now)
+	q.dispatch(now)
 	return w, nil, nil
 }
 
@@ -199,12 +199,12 @@ func (p *Permit) Done(report Report) {
 	if report.Refused {
 		q.review(now)
 	}
-	q.pump(now)
+	q.dispatch(now)
 }
 
-// pump grants permits to the first waiters as long as the machine allows, and
+// dispatch grants permits to the first waiters as long as the machine allows, and
 // sets the timer for the next.
-func (q *Queue) pump(now time.Duration) {
+func (q *Queue) dispatch(now time.Duration) {
 	if q.first == nil && q.timer == nil {
 		return
 	}
@@ -225,7 +225,7 @@ func (q *Queue) pump(now time.Duration) {
 	q.setTimer(now, wait)
 }
 
-// setTimer has pump run again in a while, or at the latest when the oldest
+// setTimer has dispatch run again in a while, or at the latest when the oldest
 // permit counts as lost. Without waiters there is no timer.
 func (q *Queue) setTimer(now, wait time.Duration) {
 	if q.first == nil {
@@ -249,7 +249,7 @@ func (q *Queue) setTimer(now, wait time.Duration) {
 func (q *Queue) wake() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.pump(q.now())
+	q.dispatch(q.now())
 }
 
 // review fails the waiters whose deadline can no longer be met.
@@ -272,7 +272,7 @@ func (q *Queue) review(now time.Duration) {
 		w = next
 	}
 	if q.first == nil {
-		q.machine.Rest(now)
+		q.machine.Idle(now)
 	}
 }
 
@@ -286,13 +286,13 @@ func (q *Queue) leave(w *waiter) {
 	case w.queued:
 		q.remove(w)
 		if q.first == nil {
-			q.machine.Rest(now)
+			q.machine.Idle(now)
 		}
 	case w.permit != nil && !w.permit.ended:
 		q.forget(w.permit)
 		q.machine.Cancel(now, w.permit.ticket)
 	}
-	q.pump(now)
+	q.dispatch(now)
 }
 
 // push queues a waiter: at the end, or behind the last of those in front.

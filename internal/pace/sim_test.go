@@ -126,7 +126,7 @@ func (s *simulation) after(at time.Duration, do func(now time.Duration)) {
 // run plays the simulation until nothing is left to do.
 func (s *simulation) run() {
 	for _, p := range s.processes {
-		s.after(p.start, func(now time.Duration) { s.pump(now, p) })
+		s.after(p.start, func(now time.Duration) { s.dispatch(now, p) })
 	}
 	for len(s.queue) > 0 {
 		e := heap.Pop(&s.queue).(event)
@@ -139,7 +139,7 @@ func (p *process) waiters() int {
 	return p.again + min(p.calls, p.concurrent-p.busy)
 }
 
-func (s *simulation) pump(now time.Duration, p *process) {
+func (s *simulation) dispatch(now time.Duration, p *process) {
 	p.wake++
 	for p.waiters() > 0 {
 		if wait := p.machine.Ready(now); wait > 0 {
@@ -147,7 +147,7 @@ func (s *simulation) pump(now time.Duration, p *process) {
 				valid := p.wake
 				s.after(now+wait, func(now time.Duration) {
 					if p.wake == valid {
-						s.pump(now, p)
+						s.dispatch(now, p)
 					}
 				})
 			}
@@ -208,20 +208,20 @@ func (s *simulation) send(now time.Duration, p *process) {
 			wait := report.RetryAfter + time.Duration(s.rand.Float64()*float64(refusalSpread))
 			s.after(now+wait, func(now time.Duration) {
 				p.again++
-				s.pump(now, p)
+				s.dispatch(now, p)
 			})
 		} else {
 			p.done = append(p.done, now)
 			p.finished = now
 			s.after(now+p.pause, func(now time.Duration) {
 				p.busy--
-				s.pump(now, p)
+				s.dispatch(now, p)
 			})
 		}
 		if s.check != nil {
 			s.check(now, p)
 		}
-		s.pump(now, p)
+		s.dispatch(now, p)
 	})
 }
 

@@ -3,6 +3,7 @@
 package wait
 
 import (
+	"context"
 	"net/http"
 	"net/textproto"
 	"strconv"
@@ -78,4 +79,20 @@ func digits(s string) bool {
 		}
 	}
 	return s != ""
+}
+
+// Sleep waits for d. It returns the context's error when ctx ends first, and
+// at once where its deadline leaves no time for the wait.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
+		return context.DeadlineExceeded
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // NotSendable reports whether err is a transport's refusal to send.
-func NotSendable(err error) bool { return errors.Is(err, ErrNotSendable) }
+func NotSendable(err error) bool { return errors.Is(err, ErrDoNotSend) }
 
 // Permanent reports whether the request would fail in the same way the next
 // time: the transport refuses it, or it was not sent for a lasting cause.

@@ -21,8 +21,8 @@ const (
 )
 
 var (
-	// ErrNotSendable marks an error of a transport that refuses to send.
-	ErrNotSendable = errors.New("brellium: not sendable")
+	// ErrDoNotSend marks an error of a transport that refuses to send.
+	ErrDoNotSend = errors.New("brellium: not sendable")
 	// ErrTooLarge is the error of a 2xx whose body is longer than MaxBody.
 	ErrTooLarge = errors.New("the answer is larger than 64 MiB")
 	// ErrIdle is the error of an exchange that stood still for too long.

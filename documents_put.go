@@ -15,16 +15,16 @@ import (
 
 // transfer is one file on its way to storage.
 type transfer struct {
-	client   *Client
-	file     *UploadFile
-	timing   timing
-	header   http.Header // beside storageHeader
-	response *Response
-	metadata json.RawMessage
-	batch    *batch // nil where the caller keeps it
-	place    int
-	twin     *transfer // an earlier file that is the same document
-	result   UploadResult
+	client      *Client
+	file        *UploadFile
+	policy      retryPolicy
+	header      http.Header // beside storageHeader
+	response    *Response
+	metadata    json.RawMessage
+	batch       *batch // nil where the caller keeps it
+	place       int
+	duplicateOf *transfer // an earlier file that is the same document
+	result      UploadResult
 
 	call *call // the one under way
 
@@ -32,10 +32,10 @@ type transfer struct {
 	body sentBody // the last that was opened
 }
 
-// putTiming is how often and how long a PUT may try, for the timing of the
+// putPolicy is how often and how long a PUT may try, for the retryPolicy of the
 // call that it belongs to.
-func putTiming(t timing, idle time.Duration) timing {
-	return timing{maxRetries: t.maxRetries, explicit: true, forced: t.forced, idleTimeout: idle}
+func putPolicy(t retryPolicy, idle time.Duration) retryPolicy {
+	return retryPolicy{maxRetries: t.maxRetries, explicit: true, forced: t.forced, idleTimeout: idle}
 }
 
 // waiting reports whether the file has not been begun.
@@ -90,15 +90,15 @@ func (t *transfer) put(ctx context.Context, address string) *UploadError {
 	}
 	t.call = &call{
 		client: t.client, op: opDocumentsPut, url: u, header: header,
-		timing: t.timing, response: t.response, repeatable: true,
-		payload: payload{open: func() (io.ReadCloser, error) { return t.open(ctx) }, size: t.file.Size, contentType: []string{t.file.contentType()}, position: t.position},
+		policy: t.policy, response: t.response, repeatable: true,
+		payload: payload{open: t.open, size: t.file.Size, contentType: []string{t.file.contentType()}, position: t.position},
+	}
+	if t.batch != nil {
+		t.call.beforeRetry = t.askWhetherArrived
 	}
 	err := t.call.run(ctx, func(answer) error { return nil }) // a storage host's words do not matter
 	t.result.Attempts += t.call.attempts
 	if err == nil {
-		if t.call.last.Status == 0 {
-			t.result.Attempts-- // the last one found that the file had arrived
-		}
 		return nil
 	}
 	e := &UploadError{Err: err}
@@ -114,10 +114,7 @@ func (t *transfer) put(ctx context.Context, address string) *UploadError {
 var storageHeader = http.Header{"User-Agent": {""}}
 
 // open opens the file for the next attempt.
-func (t *transfer) open(ctx context.Context) (io.ReadCloser, error) {
-	if t.mayHaveArrived() && t.hasArrived(ctx) {
-		return nil, errDone
-	}
+func (t *transfer) open() (io.ReadCloser, error) {
 	body, err := t.file.openBody()
 	if err != nil {
 		return nil, err
@@ -140,20 +137,18 @@ func (t *transfer) position() int64 {
 	return t.body.position()
 }
 
-// mayHaveArrived reports whether the attempt before sent the whole file and
-// got no answer.
-func (t *transfer) mayHaveArrived() bool {
+// askWhetherArrived runs before each retry of a PUT. Where the attempt before
+// sent the whole file and its response was lost, it asks the API whether the
+// file has arrived, so that it is not sent again.
+func (t *transfer) askWhetherArrived(r *http.Request) error {
 	e, ok := t.call.failure.(*ConnectionError)
-	return ok && e.Sent && t.batch != nil && t.position() == t.file.Size
-}
-
-// hasArrived asks the API.
-func (t *transfer) hasArrived(ctx context.Context) bool {
-	if t.batch.renew(ctx, t.batch.round()) != nil {
-		return false
+	if !ok || !e.Sent || t.position() != t.file.Size || t.batch.renew(r.Context(), t.batch.round()) != nil {
+		return nil
 	}
-	d, _ := t.batch.document(t.place)
-	return d.arrived()
+	if d, _ := t.batch.document(t.place); d.arrived() {
+		return errAlreadyDone
+	}
+	return nil
 }
 
 // storageURL reads an upload URL. What is sent is the very bytes of it, since
@@ -195,7 +190,7 @@ func readStorageError(status int, body []byte) (code string, expired bool) {
 	if xml.Unmarshal(body, &e) != nil {
 		return "", false
 	}
-	code = printable(strings.TrimSpace(e.Code))
+	code = safeCode(strings.TrimSpace(e.Code))
 	switch code {
 	case "ExpiredToken", "RequestExpired", "TokenExpired":
 		expired = true

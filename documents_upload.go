@@ -128,7 +128,7 @@ func (s *DocumentService) Put(ctx context.Context, to UploadURL, file UploadFile
 	if err != nil {
 		return err
 	}
-	t := &transfer{client: s.client, file: &file, timing: putTiming(cfg.timing, defaultIdleTimeout), header: cfg.header, response: cfg.response}
+	t := &transfer{client: s.client, file: &file, policy: putPolicy(cfg.policy, defaultIdleTimeout), header: cfg.header, response: cfg.response}
 	if err := t.put(ctx, to.Reveal()); err != nil {
 		err.ExternalID = file.ExternalID
 		return err
@@ -138,7 +138,7 @@ func (s *DocumentService) Put(ctx context.Context, to UploadURL, file UploadFile
 
 // uploadConfig reads call options as those of an upload.
 func (s *DocumentService) uploadConfig(opts []CallOption) (callConfig, error) {
-	cfg := callConfig{timing: s.client.timing}
+	cfg := callConfig{policy: s.client.policy}
 	return cfg, cfg.apply(opts, false, false)
 }
 
@@ -201,7 +201,7 @@ func (s *DocumentService) newUpload(ctx context.Context, files []UploadFile, opt
 		underWay: make(map[*transfer]struct{}), news: make(chan struct{}, 1),
 	}
 	u.progress.Files = len(files)
-	timing := putTiming(cfg.timing, options.IdleTimeout)
+	policy := putPolicy(cfg.policy, options.IdleTimeout)
 	given := make(map[string]bool)
 	for i := range files {
 		f := files[i]
@@ -214,7 +214,7 @@ func (s *DocumentService) newUpload(ctx context.Context, files []UploadFile, opt
 			}
 			given[f.ExternalID] = true
 		}
-		t := &transfer{client: s.client, file: &f, timing: timing}
+		t := &transfer{client: s.client, file: &f, policy: policy}
 		t.result.ExternalID, t.result.Status = f.ExternalID, UploadNotStarted
 		if len(f.ExternalMetadata) > 0 {
 			var err error // encoded now, so that the body of a repeat is the same
@@ -257,8 +257,8 @@ func (u *upload) run() ([]UploadResult, error) {
 	close(work)
 	workers.Wait()
 	for _, t := range u.files {
-		if t.twin != nil {
-			t.result = t.twin.result
+		if t.duplicateOf != nil {
+			t.result = t.duplicateOf.result
 			t.result.Attempts = 0
 			u.end(t)
 		}
@@ -336,7 +336,7 @@ func (u *upload) identify(chunk []*transfer) ([]*transfer, error) {
 			}
 			t.result.ExternalID = id
 		}
-		if t.twin = u.byID[t.result.ExternalID]; t.twin == nil {
+		if t.duplicateOf = u.byID[t.result.ExternalID]; t.duplicateOf == nil {
 			u.byID[t.result.ExternalID] = t
 			files = append(files, t)
 		}
@@ -394,8 +394,8 @@ func (u *upload) now() UploadProgress {
 // report calls OnProgress from a goroutine of its own until stop is called,
 // which waits for the last call.
 func (u *upload) report() (stop func()) {
-	tell := u.options.OnProgress
-	if tell == nil {
+	onProgress := u.options.OnProgress
+	if onProgress == nil {
 		return func() {}
 	}
 	done, ended := make(chan struct{}), make(chan struct{})
@@ -409,12 +409,12 @@ func (u *upload) report() (stop func()) {
 			case <-ticker.C:
 			case <-u.news:
 			case <-done:
-				tell(u.now())
+				onProgress(u.now())
 				return
 			}
 			if now := u.now(); now != last {
 				last = now
-				tell(now)
+				onProgress(now)
 			}
 		}
 	}()

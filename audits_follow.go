@@ -2,86 +2,14 @@ package brellium
 
 import (
 	"context"
-	"errors"
 	"hash/maphash"
 	"iter"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/brellium/brellium-go/internal/wire"
 )
-
-var (
-	// ErrDocumentFailed is what WaitForAudit returns for a document that could
-	// not be processed: its status is "error".
-	ErrDocumentFailed = errors.New("brellium: the document could not be processed")
-	// ErrNoAudit is what WaitForAudit returns for a document that is complete
-	// and needs no audit.
-	ErrNoAudit = errors.New("brellium: the document needs no audit")
-)
-
-const (
-	firstAuditPoll = 2 * time.Second
-	maxAuditPoll   = 30 * time.Second
-)
-
-// WaitForAudit waits until the audit of a document exists, and returns it; it
-// may still be in progress. A document that cannot be processed is
-// ErrDocumentFailed, and one that needs no audit ErrNoAudit.
-//
-// It asks for the document at once, then after about 2 s, and ever less often
-// up to every 30 s, so that ctx should have a deadline. Each question spends
-// one request of the rate limit: to wait for many documents, Follow the
-// audits. The call options apply to each of its calls; a call that fails for
-// good ends the wait.
-func (s *DocumentService) WaitForAudit(ctx context.Context, documentID string, opts ...CallOption) (*Audit, error) {
-	for delay := firstAuditPoll; ; delay = min(delay*3/2, maxAuditPoll) {
-		d, err := s.Retrieve(ctx, documentID, opts...)
-		switch {
-		case err != nil:
-			return nil, err
-		case d.AuditCreated:
-			audit, err := s.client.Audits.newest(ctx, documentID, opts)
-			if audit != nil || err != nil {
-				return audit, err
-			} // else the list lags behind
-		case d.Status == DocumentStatusError:
-			return nil, ErrDocumentFailed
-		case d.Status == DocumentStatusComplete && !d.NeedsAudit:
-			return nil, ErrNoAudit
-		}
-		jitter := time.Duration((0.8 + 0.4*rand.Float64()) * float64(delay))
-		if err := pauseIn(ctx, "documents.wait_for_audit", jitter); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// newest returns the newest audit of a document, nil where the list has none.
-func (s *AuditService) newest(ctx context.Context, documentID string, opts []CallOption) (*Audit, error) {
-	page, err := s.List(ctx, AuditListParams{DocumentID: documentID, Limit: 100}, opts...)
-	if err != nil {
-		return nil, err
-	}
-	var newest *Audit
-	for i := range page.Data {
-		a := &page.Data[i]
-		if slices.Contains(a.Documents, documentID) && (newest == nil || a.Timestamp.After(newest.Timestamp.Time)) {
-			newest = a
-		}
-	}
-	return newest, nil
-}
-
-// pauseIn waits for d within an operation that is made of several calls.
-func pauseIn(ctx context.Context, operation string, d time.Duration) error {
-	if err := waitOut(ctx, d); err != nil {
-		return &InterruptedError{Operation: operation, Err: err, cause: causeOf(ctx)}
-	}
-	return nil
-}
 
 const (
 	defaultFollowInterval = 30 * time.Second
@@ -271,7 +199,7 @@ func (f *follower) wait(ctx context.Context) (on bool, err error) {
 	if f.options.CatchUp {
 		return false, nil
 	}
-	return true, pauseIn(ctx, "audits.follow", f.options.Interval)
+	return true, pause(ctx, f.options.Interval, "audits.follow", 0, nil)
 }
 
 // fresh leaves out what the window before has handed over.

@@ -206,7 +206,7 @@ func (s *tokenSource) fresh(ctx context.Context) (*Token, error) {
 		s.mu.Lock()
 		f := s.flight
 		if f == nil {
-			f = s.launch(true)
+			f = s.startRefresh(true)
 		}
 		s.mu.Unlock()
 		select {
@@ -278,7 +278,7 @@ func (s *tokenSource) renew(h *heldToken, now time.Time) {
 	defer s.mu.Unlock()
 	if s.current.Load() == h && s.flight == nil && reached(now, s.renewAt) &&
 		reached(now, s.pauseUntil) && (s.final == nil || reached(now, s.finalUntil)) {
-		s.launch(false)
+		s.startRefresh(false)
 	}
 }
 
@@ -305,19 +305,19 @@ func (s *tokenSource) join(now time.Time) (*tokenFlight, error) {
 			RetryAfter: max(s.pauseUntil.Sub(now), 0),
 		}
 	}
-	return s.launch(false), nil
+	return s.startRefresh(false), nil
 }
 
 // launch starts a flight. The caller holds mu.
-func (s *tokenSource) launch(forced bool) *tokenFlight {
+func (s *tokenSource) startRefresh(forced bool) *tokenFlight {
 	s.flight = &tokenFlight{forced: forced, done: make(chan struct{})}
-	go s.fly(s.flight, s.current.Load())
+	go s.refresh(s.flight, s.current.Load())
 	return s.flight
 }
 
 // fly brings f home: it gets a token, tells those who wait, and only then does
 // what the store still wants. old is the token to replace, nil for none.
-func (s *tokenSource) fly(f *tokenFlight, old *heldToken) {
+func (s *tokenSource) refresh(f *tokenFlight, old *heldToken) {
 	ctx, cancel := context.WithTimeout(context.Background(), flightTime)
 	defer cancel()
 	var (
@@ -328,9 +328,9 @@ func (s *tokenSource) fly(f *tokenFlight, old *heldToken) {
 	defer func() { // deferred, since mint may panic or call runtime.Goexit
 		switch {
 		case found != nil:
-			s.land(f, old, found, nil)
+			s.finishRefresh(f, old, found, nil)
 		default:
-			s.land(f, old, minted, err)
+			s.finishRefresh(f, old, minted, err)
 		}
 		switch {
 		case lease != nil:
@@ -401,7 +401,7 @@ func (s *tokenSource) lookUp(ctx context.Context, old *heldToken) (*Token, error
 
 // land ends f: it takes over the token or remembers the failure, and wakes
 // those who wait.
-func (s *tokenSource) land(f *tokenFlight, old *heldToken, t *Token, err error) {
+func (s *tokenSource) finishRefresh(f *tokenFlight, old *heldToken, t *Token, err error) {
 	now := s.now()
 	s.mu.Lock()
 	s.flight = nil
