@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/brellium/brellium-go/internal/jsonscan"
 	"github.com/stretchr/testify/require"
 )
 
@@ -42,8 +43,8 @@ func benchPage() []byte {
 	return []byte(`{"object":"list","data":[` + strings.Join(audits, ",") + `],"has_more":true,"next_cursor":"b2Zmc2V0PTEwMA=="}`)
 }
 
-// answered is a call that was answered 200 with body.
-func answered(op *operation, body []byte) answer { return answer{op, 200, "req_1", body} }
+// received is a 200 with body.
+func received(op *operation, body []byte) okResponse { return okResponse{op, 200, "req_1", body} }
 
 // BenchmarkDecodePage compares a page of 100 audits, each with its RawJSON,
 // with what one writes over net/http by hand: json.NewDecoder on the body,
@@ -55,7 +56,7 @@ func BenchmarkDecodePage(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			var p Page[Audit]
-			err := decodePage(answered(opAuditsList, body), &p)
+			err := decodePage(received(opAuditsList, body), &p)
 			if err != nil || len(p.Data) != 100 || len(p.Data[99].RawJSON()) < 2000 {
 				b.Fatal("not decoded")
 			}
@@ -79,7 +80,7 @@ func BenchmarkDecodePage(b *testing.B) {
 		b.SetBytes(int64(len(body)))
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, ok := scanItems(body, 100); !ok {
+			if _, err := jsonscan.Items(body, 100); err != nil {
 				b.Fatal("not found")
 			}
 		}

@@ -1,86 +1,53 @@
 package brellium
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"math"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
 
-	"github.com/brellium/brellium-go/internal/wait"
+	"github.com/brellium/brellium-go/internal/block"
 	"github.com/brellium/brellium-go/internal/wire"
 )
 
-// This file is one call's way, top to bottom:
+// This file is one call from top to bottom:
 //
-//	do          check everything that can be checked, then run
-//	run         go-retryablehttp repeats RoundTrip as long as checkRetry says so
-//	RoundTrip   one attempt: admit, send, read the whole answer, judge it
-//	checkRetry  repeat, or end the call with an error (retry.go)
-//	decode      the answer as the caller's type (decode.go)
+//	do          checks the request, then runs it
+//	run         go-retryablehttp makes attempts until checkRetry ends the call
+//	attempt     waits for admission, sends, reads the whole response, judges it
+//	checkRetry  decides: retry after a wait, or end the call with an error
+//	decode      turns the response into the caller's type
+//
+// It uses request, payload and newRequest (operation.go), judge, failureOf,
+// retryBudget and nextWait (retry.go), okResponse (decode.go), the report
+// functions (observe.go), and internal/wire for one HTTP exchange.
 
-// request is what a resource method hands over: an operation and its values.
-type request struct {
-	op *operation
-	// id fills the path's placeholder, and idField names it in errors.
-	id, idField string
-	query       string
-	body        any
-	// repeatable overrides the operation's rule where it depends on the body.
-	repeatable bool
-	// path replaces the operation's template (Client.Do).
-	path string
-}
-
-// call is one call on its way: an API call, a token request, or a PUT of a
-// file to storage.
-type call struct {
-	client     *Client
-	op         *operation
-	url        url.URL
-	header     http.Header // of each attempt, but for the token and the content type; read-only
-	payload    payload
-	policy     retryPolicy
-	repeatable bool
-	response   *Response // nil unless the caller wants it
-	// beforeRetry runs after the wait before each retry; its error ends the
-	// call, and errAlreadyDone as a success. nil for nothing.
-	beforeRetry func(*http.Request) error
-
-	// What the call passes through: API calls all of it, a token request all
-	// but the token, a PUT nothing.
-	auth    bool
-	guard   *blockGuard
-	limiter Limiter
-	sem     chan struct{}
-
-	attempts   int       // sent so far
-	repeats    int       // sent again, but for refusals
-	refusals   int       // sent again after a refusal
-	replayed   bool      // sent again with a new token
-	mayHaveRun bool      // a write that may have taken effect
-	sawUnknown bool      // a write whose outcome was unknown, or is settled by its code
-	started    time.Time // when the first attempt was sent
-	last       outcome   // of the last attempt that was sent
-	failure    error     // of the last attempt; nil for success
-
-	retry retryablehttp.Client
-	http  http.Client
-}
-
-// do makes one API call and hands its answer to decode, without whose consent
-// it has not succeeded. It returns how many requests were sent.
-func (c *Client) do(ctx context.Context, r request, cfg callConfig, decode func(answer) error) (attempts int, err error) {
-	call, err := c.newCall(ctx, r, cfg)
+// do makes one API call. The call succeeds only if decode does. do returns how
+// many requests were sent, and one of:
+//
+//	nil                     a 2xx that decode accepted
+//	*ValidationError        the input is unusable; nothing was sent
+//	*APIError               an error response that is not retried
+//	*BlockedError           a bare 403, or a stop that followed one
+//	*ConnectionError        no usable response, and no retry: the failure would
+//	                        recur, or the operation may have run and is not
+//	                        safe to retry
+//	*DecodeError            a 2xx that cannot be used
+//	*RetriesExhaustedError  no attempt, or no time, was left for another retry;
+//	                        it wraps the last *APIError or *ConnectionError
+//	*InterruptedError       the caller's context ended, or its deadline is too
+//	                        near for the wait that the rate limit requires
+//
+// An error of the token endpoint ends the call as it is, as an *APIError,
+// *BlockedError, *ConnectionError, *DecodeError or *RetriesExhaustedError whose
+// Operation is "oauth.token". OutcomeUnknown reports true for each of them where
+// the call is a write that may have run.
+func (c *Client) do(ctx context.Context, r request, cfg callConfig, decode func(okResponse) error) (attempts int, err error) {
+	call, err := c.newCall(ctx, r, cfg, &c.api)
 	if err != nil {
 		return 0, err
 	}
@@ -88,22 +55,58 @@ func (c *Client) do(ctx context.Context, r request, cfg callConfig, decode func(
 	return call.attempts, err
 }
 
+// route is what a kind of call passes through on its way. There are three: the
+// API, the token endpoint, and storage.
+type route struct {
+	tokens  *tokenSource  // supplies the access token; nil: none is sent
+	guard   *block.Guard  // stops while requests are blocked; nil: a 403 is no block
+	limiter Limiter       // paces attempts; nil: none
+	sem     chan struct{} // bounds the attempts in flight; nil: no bound
+	host    string        // reported in events; "" for storage, whose host is not reported
+	signed  bool          // the URL's signature covers the headers: an observer adds none
+}
+
+// call is one call in progress.
+type call struct {
+	client    *Client
+	op        *operation
+	route     *route
+	url       url.URL
+	header    http.Header // of each attempt, except the token and content type; read-only
+	payload   payload
+	policy    retryPolicy
+	retryable bool      // a retry does no harm although an earlier attempt may have run
+	response  *Response // nil unless the caller asked for it
+	// beforeRetry runs after the wait before each retry. Its error ends the
+	// call; errAlreadyDone ends it as a success. nil does nothing.
+	beforeRetry func(*http.Request) error
+
+	attempts   int       // sent so far
+	retries    int       // sent again after a failure other than a 429
+	throttled  int       // sent again after a 429
+	replayed   bool      // sent again with a new token after a 401
+	sawUnknown bool      // a write whose outcome was unknown at some attempt
+	uncertain            // a write that may have taken effect
+	started    time.Time // when the first attempt was sent
+	last       outcome   // of the last attempt
+	failure    error     // of the last attempt; nil for success
+
+	retry retryablehttp.Client
+	http  http.Client
+}
+
 // newCall checks everything that can be checked before sending.
-func (c *Client) newCall(ctx context.Context, r request, cfg callConfig) (*call, error) {
+func (c *Client) newCall(ctx context.Context, r request, cfg callConfig, via *route) (*call, error) {
 	if ctx == nil {
 		return nil, &ValidationError{Field: "ctx", Reason: "must not be nil"}
 	}
-	if len(r.query) > maxQuery {
-		return nil, &ValidationError{Field: "query", Reason: "is longer than 2,048 bytes, which the API refuses; use fewer or shorter filters"}
-	}
-	u, err := c.url(r)
+	u, err := r.url(&c.baseURL)
 	if err != nil {
 		return nil, err
 	}
 	call := &call{
-		client: c, op: r.op, url: u, header: c.header, policy: cfg.policy, response: cfg.response,
-		repeatable: r.repeatable || r.op.repeat == repeatAlways,
-		auth:       true, guard: c.guard, limiter: c.limiter, sem: c.sem,
+		client: c, op: r.op, route: via, url: u, header: c.header, policy: cfg.policy, response: cfg.response,
+		retryable: r.retryable || r.op.retry == retryAlways,
 	}
 	if cfg.header != nil {
 		call.header = maps.Clone(c.header)
@@ -119,62 +122,14 @@ func (c *Client) newCall(ctx context.Context, r request, cfg callConfig) (*call,
 	return call, nil
 }
 
-// url is the one place where a path is made: base path, template, and the id
-// escaped once.
-func (c *Client) url(r request) (url.URL, error) {
-	prefix, last, escaped := r.op.path, "", ""
-	if r.path != "" {
-		last, _ = url.PathUnescape(r.path)
-		escaped = r.path
-	} else if open := strings.IndexByte(r.op.path, '{'); open >= 0 {
-		if err := validateID(r.idField, r.id); err != nil {
-			return url.URL{}, err
-		}
-		prefix, last, escaped = r.op.path[:open], r.id, url.PathEscape(r.id)
-	}
-	base := &c.baseURL
-	u := url.URL{Scheme: base.Scheme, Host: base.Host, Path: base.Path + prefix + last, RawQuery: r.query}
-	if escaped != last || base.RawPath != "" {
-		u.RawPath = base.EscapedPath() + prefix + escaped
-	}
-	return u, nil
-}
-
-func validateID(field, id string) error {
-	switch {
-	case strings.TrimSpace(id) == "":
-		return &ValidationError{Field: field, Reason: "must not be blank"}
-	case id == "." || id == "..":
-		return &ValidationError{Field: field, Reason: "must not be . or .."}
-	}
-	return nil
-}
-
-// encode encodes a request body. Its error quotes nothing of it.
-func encode(body any) ([]byte, error) {
-	data, err := json.Marshal(body)
-	if err != nil {
-		reason := fmt.Sprintf("a value of type %T cannot be encoded as JSON", body)
-		var unsupported *json.UnsupportedTypeError
-		if errors.As(err, &unsupported) {
-			reason += ": it holds a " + unsupported.Type.String()
-		}
-		return nil, &ValidationError{Field: "body", Reason: reason}
-	}
-	return data, nil
-}
-
-// run sends the call until an attempt ends it, and decodes its answer.
-func (c *call) run(ctx context.Context, decode func(answer) error) error {
-	var begun time.Time
-	if c.client.observers.on() {
-		begun = time.Now()
-	}
+// run makes attempts until one ends the call, and decodes its response.
+func (c *call) run(ctx context.Context, decode func(okResponse) error) error {
+	begun := time.Now()
 	if c.response != nil {
 		*c.response = Response{} // it may have served another call
 	}
 	ctx = c.reportStart(ctx)
-	c.http.Transport = c // each RoundTrip is one attempt
+	c.http.Transport = c
 	c.retry.HTTPClient = &c.http
 	c.retry.RetryMax = math.MaxInt // checkRetry counts
 	c.retry.CheckRetry = c.checkRetry
@@ -192,7 +147,7 @@ func (c *call) run(ctx context.Context, decode func(answer) error) error {
 		r.StatusCode, r.Header, r.RequestID, r.RateLimit = c.last.Status, c.last.Header, c.last.requestID, c.last.rate
 	}
 	if err == nil {
-		err = decode(answer{c.op, c.last.Status, c.last.requestID, c.last.Body})
+		err = decode(okResponse{c.op, c.last.Status, c.last.requestID, c.last.Body})
 	}
 	c.reportEnd(ctx, begun, err)
 	return err
@@ -207,14 +162,17 @@ func returnError(_ *http.Response, err error, _ int) (*http.Response, error) { r
 // nothing above follows a redirect, wraps an error in a URL, or reads a body.
 var attemptOver = &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}
 
-// RoundTrip makes one attempt and leaves what it came to in c.last and
-// c.failure. Where the attempt is not even begun, the last answer stays.
+// RoundTrip makes one attempt: the call is the transport of its own retry
+// layer.
 func (c *call) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx := r.Context()
-	var queuedAt time.Time
-	if c.watched() {
-		queuedAt = time.Now()
-	}
+	c.attempt(r.Context())
+	return attemptOver, nil
+}
+
+// attempt makes one attempt. It leaves the result in c.last and c.failure.
+// Where the attempt cannot begin, the last response stays.
+func (c *call) attempt(ctx context.Context) {
+	queuedAt := time.Now()
 	adm, err := c.admit(ctx)
 	if err != nil {
 		c.failure = err
@@ -222,20 +180,19 @@ func (c *call) RoundTrip(r *http.Request) (*http.Response, error) {
 		if _, ok := err.(*BlockedError); ok {
 			c.last.verdict, c.last.reason = VerdictBlocked, "stopped by a block"
 		}
-		return attemptOver, nil
+		return
 	}
 	c.send(ctx, &adm, queuedAt)
 	c.failure = c.failureOf(ctx)
-	return attemptOver, nil
 }
 
-// admission is what an attempt holds while it is under way.
+// admission is what an attempt holds while it is in flight.
 type admission struct {
 	token   *Token
 	permit  Permit
-	pass    blockPass
-	entered bool // pass is to be settled
-	slot    bool // a place of WithMaxConcurrency is held
+	pass    block.Pass
+	entered bool // pass must be settled
+	slot    bool // holds a place in the semaphore
 }
 
 // admit waits until an attempt may be sent. The waits run on the caller's
@@ -247,7 +204,7 @@ func (c *call) admit(caller context.Context) (adm admission, err error) {
 		ctx, cancel = context.WithDeadline(ctx, c.started.Add(c.policy.totalTimeout))
 		defer cancel()
 	}
-	if c.last.Status == http.StatusTooManyRequests {
+	if c.last.verdict == VerdictThrottled {
 		ctx = context.WithValue(ctx, rateLimitRetryKey{}, true)
 	}
 	for {
@@ -260,66 +217,67 @@ func (c *call) admit(caller context.Context) (adm admission, err error) {
 }
 
 // admitOnce reports false where a block began or ended while the attempt
-// waited, which then starts over under its rules.
+// waited, which then starts over under the new state.
 func (c *call) admitOnce(ctx context.Context, adm *admission) (admitted bool, err error) {
 	defer func() { // also when a limiter panics
 		if !admitted {
-			c.release(ctx, adm, LimiterResult{Spent: SpentNo}, blockSilent)
+			c.release(ctx, adm, LimiterResult{Spent: SpentNo}, block.Silent)
 		}
 	}()
 	if err = callerEnded(ctx); err != nil {
 		return false, err
 	}
-	if c.guard != nil {
-		if adm.pass, err = c.guard.enter(ctx, c.op.name, c.auth); err != nil {
+	r := c.route
+	if r.guard != nil {
+		if adm.pass, err = r.guard.Enter(ctx, r.tokens != nil); err != nil {
 			return false, err
 		}
 		adm.entered = true
 	}
-	if c.auth { // before queueing, so that a mint holds no place in the queue
-		if _, err = c.client.tokens.get(ctx); err != nil {
+	if r.tokens != nil { // before queueing, so that a token request holds no place in the queue
+		if _, err = r.tokens.get(ctx); err != nil {
 			return false, err
 		}
 	}
-	if c.sem != nil {
+	if r.sem != nil {
 		select {
-		case c.sem <- struct{}{}:
+		case r.sem <- struct{}{}:
 			adm.slot = true
 		case <-ctx.Done():
 			return false, ctx.Err()
 		}
 	}
-	if c.limiter != nil {
-		if adm.permit, err = c.limiter.Acquire(ctx); err != nil {
+	if r.limiter != nil {
+		if adm.permit, err = r.limiter.Acquire(ctx); err != nil {
 			return false, c.limiterError(ctx, err)
 		}
 	}
-	if c.auth { // and again, since it may have expired in the queue
-		if adm.token, err = c.client.tokens.get(ctx); err != nil {
+	if r.tokens != nil { // and again, since it may have expired in the queue
+		if adm.token, err = r.tokens.get(ctx); err != nil {
 			return false, err
 		}
 	}
-	return c.guard == nil || c.guard.current(adm.pass), nil
+	return r.guard == nil || r.guard.Current(adm.pass), nil
 }
 
-// release gives back what adm holds, with what the attempt said.
-func (c *call) release(ctx context.Context, adm *admission, answer LimiterResult, news blockNews) {
+// release returns what adm holds, with what the attempt learned.
+func (c *call) release(ctx context.Context, adm *admission, result LimiterResult, signal block.Signal) {
 	if adm.permit != nil {
-		adm.permit.Done(answer)
+		adm.permit.Done(result)
 	}
 	if adm.slot {
-		<-c.sem
+		<-c.route.sem
 	}
 	if adm.entered {
 		var changed bool
-		if c.last.retryAt, changed = c.guard.settle(adm.pass, news); changed {
-			c.reportBlock(ctx, news, c.last.retryAt)
+		if c.last.retryAt, changed = c.route.guard.Settle(adm.pass, signal); changed {
+			c.reportBlock(ctx, signal, c.last.retryAt)
 		}
 	}
 	*adm = admission{}
 }
 
-// send sends one attempt that has been admitted and reads its whole answer.
+// send sends an attempt that has been admitted and judges what came back.
 func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) {
 	sentAt := time.Now()
 	if c.attempts == 0 {
@@ -328,52 +286,46 @@ func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) 
 	c.attempts++
 	c.last = outcome{token: adm.token}
 	o := &c.last
-	news, told := blockSilent, caller
+	signal, observed := block.Silent, caller
 	defer func() { // also when a transport panics, so that nothing stays held
-		var took time.Duration
-		if c.watched() {
-			took = time.Since(sentAt)
-		}
-		c.release(caller, adm, o.limiterAnswer(), news)
-		if c.watched() {
-			c.record(caller, told, sentAt.Sub(queuedAt), took)
-		}
+		took := time.Since(sentAt)
+		c.release(caller, adm, o.limiterResult(), signal)
+		c.record(caller, observed, sentAt.Sub(queuedAt), took)
 	}()
 
-	told, extra := c.reportAttemptStart(caller)
-	ctx, cancel := c.attemptContext(told, sentAt)
+	observed, extra := c.reportAttemptStart(caller)
+	ctx, cancel := c.attemptContext(observed, sentAt)
 	defer cancel()
 	x := wire.New(ctx, cancel)
 	if req, err := c.newRequest(x.Context(), adm.token, extra); err != nil {
 		o.Err = err // the body could not be opened: never sent
 	} else {
-		o.Result = x.RoundTrip(c.client.base, req, wire.Idle{Timeout: c.policy.idleTimeout, Position: c.payload.position})
+		o.Result = x.RoundTrip(c.client.transport, req, wire.Idle{Timeout: c.policy.idleTimeout, Position: c.payload.position})
 		o.readHeader()
 	}
-	if o.Err != nil && o.Status < 300 { // else the answer is known all the same
+	if o.Err != nil && o.Status < 300 { // otherwise the response counts all the same
 		o.callerEnded = callerEnded(caller)
 	}
-	o.verdict, o.reason = judge(o)
+	o.verdict, o.reason = judge(o, c.route.guard != nil)
 	switch {
-	case o.verdict == VerdictBlocked && c.guard != nil:
-		news = blockRefused
-	case o.verdict == VerdictBlocked: // a storage host refuses in its own way
-		o.verdict, o.reason = VerdictRejected, "status 403"
+	case o.verdict == VerdictBlocked:
+		signal = block.Blocked
 	case o.Status != 0:
-		news = blockLifted
+		signal = block.Lifted
 	}
-	if c.auth {
-		if o.rate.Known() {
-			c.client.setRateLimit(o.rate)
-		}
-		if o.Status != http.StatusUnauthorized && (o.verdict == VerdictDone || o.rate.Known()) {
-			c.client.tokens.accepted(adm.token) // the API said so, not a gateway in its place
-		}
+	if c.route.tokens == nil {
+		return
+	}
+	if o.rate.Known() {
+		c.client.setRateLimit(o.rate)
+	}
+	if o.Status != http.StatusUnauthorized && (o.verdict == VerdictDone || o.rate.Known()) {
+		c.route.tokens.accepted(adm.token) // the API responded, not a gateway in its place
 	}
 }
 
-// attemptContext is the context of one attempt: the call's, cut at the
-// attempt's own time and at what is left of the total.
+// attemptContext is the context of one attempt: the call's, limited by the
+// attempt timeout and by what is left of the total time.
 func (c *call) attemptContext(parent context.Context, now time.Time) (context.Context, context.CancelFunc) {
 	var end time.Time
 	if limit := c.policy.attemptTimeout; limit > 0 {
@@ -390,89 +342,44 @@ func (c *call) attemptContext(parent context.Context, now time.Time) (context.Co
 	return context.WithDeadline(parent, end)
 }
 
-// newRequest builds the request of one attempt, with a header and a body of
-// its own: an earlier attempt's may still be in the transport's hands.
-func (c *call) newRequest(ctx context.Context, token *Token, extra http.Header) (*http.Request, error) {
-	req := c.client.requestTemplate.WithContext(ctx)
-	req.Method, req.URL, req.Host = c.op.method, &c.url, c.url.Host
-	req.Header = maps.Clone(c.header)
-	for k, v := range extra {
-		if c.guard != nil && req.Header[k] == nil { // nothing for a storage host
-			req.Header[k] = v
-		}
+// checkRetry decides what follows an attempt: another one after
+// c.retry.RetryWaitMin, or the end of the call with its error. It is the hook
+// of go-retryablehttp, and reads c.last and c.failure.
+func (c *call) checkRetry(ctx context.Context, _ *http.Response, _ error) (retry bool, err error) {
+	if c.failure == nil {
+		return false, nil
 	}
-	if token != nil {
-		req.Header["Authorization"] = token.authorization()
+	if c.last.verdict == VerdictUnauthorized && c.replay() {
+		return c.retryAfter(ctx, 0)
 	}
-	if c.payload.open == nil {
-		return req, nil
+	budget, used := c.retryBudget()
+	if budget == 0 {
+		return false, c.failure
 	}
-	req.Header["Content-Type"] = c.payload.contentType
-	body, err := c.payload.open()
-	if err != nil {
-		return nil, err
+	if err := callerEnded(ctx); err != nil {
+		return false, c.interrupted(ctx, err)
 	}
-	req.Body, req.GetBody, req.ContentLength = body, c.payload.open, c.payload.size
-	return req, nil
+	now, wait := time.Now(), c.nextWait()
+	deadline, limited := ctx.Deadline()
+	switch {
+	case used >= budget:
+		return false, c.exhausted(ExhaustedAttempts)
+	case c.policy.totalTimeout > 0 && now.Sub(c.started)+wait >= c.policy.totalTimeout:
+		return false, c.exhausted(ExhaustedTotalTime)
+	case limited && !now.Add(wait).Before(deadline):
+		return false, c.exhausted(ExhaustedDeadline)
+	}
+	if c.last.verdict == VerdictThrottled {
+		c.throttled++
+	} else {
+		c.retries++
+	}
+	return c.retryAfter(ctx, wait)
 }
 
-// payload is a request's body, opened anew for each attempt.
-type payload struct {
-	// open's error ends the call, since a retry would not help.
-	open        func() (io.ReadCloser, error)
-	size        int64
-	contentType []string
-	// position is how much of the body that was opened last has been read. An
-	// idle timeout needs it.
-	position func() int64
-}
-
-// bodyError says that a request's body cannot be read as it was announced.
-type bodyError struct {
-	reason string // a fixed text
-	err    error
-}
-
-func (e *bodyError) Error() string        { return e.reason }
-func (e *bodyError) Unwrap() error        { return e.err }
-func (e *bodyError) Is(target error) bool { return target == ErrDoNotSend }
-
-// errAlreadyDone is beforeRetry's word that the call has succeeded already.
-var errAlreadyDone = errors.New("nothing is left to send")
-
-var jsonContentType = []string{"application/json"}
-
-func jsonPayload(body []byte) payload {
-	return payload{
-		open:        func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
-		size:        int64(len(body)),
-		contentType: jsonContentType,
-	}
-}
-
-// outcome is what one attempt came to.
-type outcome struct {
-	wire.Result
-	callerEnded error // the error of the caller's context, where it ended the attempt
-	requestID   string
-	rate        RateLimit
-	retryAfter  time.Duration
-	retryAt     time.Time // of a block
-	token       *Token
-
-	verdict Verdict
-	reason  string
-}
-
-// readHeader reads what the API says in the answer's header.
-func (o *outcome) readHeader() {
-	now := o.At
-	o.requestID = safeCode(wire.HeaderValue(o.Header, "X-Request-Id"))
-	o.rate = readRateLimit(o.Header, now)
-	if o.Status >= 300 {
-		o.retryAfter = wait.RetryAfter(wire.HeaderValues(o.Header, "Retry-After"), wire.HeaderValue(o.Header, "Date"), now)
-	}
-	if o.Status == http.StatusTooManyRequests && o.retryAfter == 0 && o.rate.Reset < 24*time.Hour {
-		o.retryAfter = o.rate.Reset
-	}
+// retryAfter starts the next attempt after wait, which minWait passes on.
+func (c *call) retryAfter(ctx context.Context, wait time.Duration) (retry bool, err error) {
+	c.retry.RetryWaitMin = wait
+	c.reportWait(ctx, wait)
+	return true, nil
 }

@@ -9,18 +9,18 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+
+	"github.com/brellium/brellium-go/internal/block"
+	"github.com/brellium/brellium-go/internal/redact"
+	"github.com/brellium/brellium-go/internal/wire"
 )
 
-// Version is the version of this client, as its User-Agent gives it.
+// Version is the version of this module, as sent in the User-Agent.
 const Version = "0.1.0"
 
-// maxQuery is the longest query string that the API takes, in bytes; a longer
-// one gets a bare 403.
-const maxQuery = 2048
-
-// Client is a client of the Brellium API. It is safe for concurrent use and
-// meant to be made once and shared: it keeps the token and the pace for all
-// its calls. It holds nothing that needs closing.
+// Client is a client of the Brellium API. Create one and share it: it is safe for
+// concurrent use, and all its calls share one access token and one rate limiter.
+// It needs no closing.
 type Client struct {
 	// Audits reads audits and updates their flags.
 	Audits *AuditService
@@ -28,37 +28,36 @@ type Client struct {
 	Documents *DocumentService
 	// Users invites and removes users.
 	Users *UserService
-	// EmailRecipients manages who is sent email.
+	// EmailRecipients manages the recipients of email.
 	EmailRecipients *EmailRecipientService
-	// OAuth mints access tokens, for callers that want one themselves.
+	// OAuth mints access tokens for callers that need one themselves.
 	OAuth *OAuthService
 
 	baseURL         url.URL
-	base            http.RoundTripper
-	requestTemplate *http.Request // what every request starts from
+	transport       http.RoundTripper
+	requestTemplate *http.Request // copied by every request
 	header          http.Header   // of every API request; read-only
 	policy          retryPolicy
-	limiter         Limiter
-	mintLimiter     Limiter // of the token endpoint, never mixed with the API's
-	sem             chan struct{}
-	guard           *blockGuard
-	tokens          *tokenSource
+	api             route
+	tokenEndpoint   route // has its own rate limit
+	storage         route
 	credentials     credentials
 	observers       observers
 
 	mu   sync.Mutex
 	rate RateLimit
-	mode LimiterMode // of the limiter, as last told
+	mode LimiterMode // of the limiter, as last reported
 }
 
-// credentials is the key pair; both are unset with a fixed token.
+// credentials are zero with a fixed token.
 type credentials struct{ id, secret secret }
 
-// NewClient makes a Client. Without options it takes its credentials from the
-// environment: BRELLIUM_ACCESS_TOKEN, or else BRELLIUM_CLIENT_ID and
-// BRELLIUM_CLIENT_SECRET; BRELLIUM_BASE_URL, where set, replaces the address.
-// Options beat the environment. It sends nothing, reads no file and starts no
-// goroutine. A wrong option is a *ValidationError that names it.
+// NewClient returns a Client. Without options it reads its credentials from the
+// environment: BRELLIUM_ACCESS_TOKEN, or BRELLIUM_CLIENT_ID and
+// BRELLIUM_CLIENT_SECRET; BRELLIUM_BASE_URL, where set, replaces the default
+// URL. Options override environment variables. NewClient sends nothing, reads no
+// file and starts no goroutine. For an invalid option it returns a
+// [ValidationError] that names it.
 func NewClient(opts ...ClientOption) (*Client, error) {
 	cfg := clientConfig{
 		blockCooldown: defaultBlockCooldown,
@@ -86,29 +85,29 @@ func NewClient(opts ...ClientOption) (*Client, error) {
 
 	c := &Client{
 		baseURL:         *base,
-		base:            http.RoundTripper(sharedTransport()),
+		transport:       wire.SharedTransport(),
 		policy:          cfg.policy,
-		guard:           newBlockGuard(cfg.blockCooldown),
-		limiter:         cfg.limiter,
 		observers:       observers{observer: cfg.observer, logger: cfg.logger},
 		requestTemplate: &http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, URL: base, Host: base.Host, Method: http.MethodGet},
 		header:          http.Header{"Accept": jsonContentType, "User-Agent": {cfg.fullUserAgent()}},
 	}
 	if hc := cfg.httpClient; hc != nil {
-		if c.base = hc.Transport; c.base == nil {
-			c.base = http.DefaultTransport
+		if c.transport = hc.Transport; c.transport == nil {
+			c.transport = http.DefaultTransport
 		}
 		if hc.Timeout > 0 && (c.policy.attemptTimeout == 0 || hc.Timeout < c.policy.attemptTimeout) {
 			c.policy.attemptTimeout = hc.Timeout
 		}
 	}
+	guard := block.NewGuard(cfg.blockCooldown)
+	c.api = route{host: hostPort(base), guard: guard, limiter: cfg.limiter}
+	c.tokenEndpoint = route{host: c.api.host, guard: guard}
+	c.storage = route{signed: true}
 	if cfg.limiterOption == "" {
-		if c.limiter, err = NewAdaptiveLimiter(AdaptiveLimiterOptions{}); err != nil {
-			return nil, err
-		}
+		c.api.limiter = new(AdaptiveLimiter)
 	}
-	if cfg.sem > 0 {
-		c.sem = make(chan struct{}, cfg.sem)
+	if cfg.maxConcurrency > 0 {
+		c.api.sem = make(chan struct{}, cfg.maxConcurrency)
 	}
 	if err := c.setUpTokens(&cfg); err != nil {
 		return nil, err
@@ -121,8 +120,8 @@ func NewClient(opts ...ClientOption) (*Client, error) {
 	return c, nil
 }
 
-// RateLimit returns what the newest answer's RateLimit headers said. Its Known
-// method reports false before any answer.
+// RateLimit returns the rate limit as the headers of the newest response reported
+// it. Its Known method reports false before the first one.
 func (c *Client) RateLimit() RateLimit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,27 +136,29 @@ func (c *Client) setRateLimit(r RateLimit) {
 	}
 }
 
-// Format prints the client's address alone under every verb: nothing of its
+// Format prints the client's host under every verb, and nothing of its
 // configuration or credentials.
 func (c *Client) Format(s fmt.State, verb rune) {
-	formatSafe(s, verb, "brellium.Client("+c.baseURL.Host+")")
+	redact.Format(s, verb, "brellium.Client("+c.baseURL.Host+")")
 }
 
-// LogValue gives the client's address alone.
+// LogValue returns the client's host.
 func (c *Client) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("host", c.baseURL.Host))
 }
 
-// MarshalJSON encodes the client's address alone.
-func (c *Client) MarshalJSON() ([]byte, error) { return marshalSafe(c) }
+// MarshalJSON encodes the client's host.
+func (c *Client) MarshalJSON() ([]byte, error) { return redact.Marshal(c) }
 
-// Do reaches an endpoint that has no method yet, through the same pipeline as
-// every other call. path begins with a slash, is escaped, and may have a
-// query. body is sent as JSON: nil for none, a json.RawMessage as it is, and
-// anything else encoded. The answer is decoded into into, unless that is nil
-// or the answer is a 204, which has no body.
-// A GET or HEAD is repeated like any read; another method only with
-// WithIdempotent or a WithMaxRetries of its own.
+// Do calls an endpoint that has no method yet, in the same way as every other
+// call and with the same errors. path starts with a slash, is escaped, and may
+// have a query. body is sent as JSON: nil for none, a [json.RawMessage] as it is,
+// and anything else encoded. The response is decoded into into, unless that is
+// nil or the status is 204.
+//
+// A GET or HEAD is retried like any read. Another method is retried after an
+// unknown outcome only with [WithIdempotent], or with [WithMaxRetries] on the
+// call.
 func (c *Client) Do(ctx context.Context, method, path string, body, into any, opts ...CallOption) error {
 	r := request{body: body}
 	method = strings.ToUpper(method)
@@ -165,7 +166,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any, op
 		return &ValidationError{Field: "method", Reason: "must be an HTTP method such as GET"}
 	}
 	if into != nil && (isNil(into) || reflect.TypeOf(into).Kind() != reflect.Pointer) {
-		return &ValidationError{Field: "into", Reason: "must be a pointer, and not a nil one"}
+		return &ValidationError{Field: "into", Reason: "must be a non-nil pointer"}
 	}
 	var err error
 	if r.path, r.query, err = splitPath(path); err != nil {
@@ -176,26 +177,26 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any, op
 		return err
 	}
 	r.op = customOperation(method, cfg.idempotent)
-	_, err = c.do(ctx, r, cfg, func(a answer) error {
-		if into == nil || a.status == http.StatusNoContent {
-			return a.decodeNothing()
+	_, err = c.do(ctx, r, cfg, func(resp okResponse) error {
+		if into == nil || resp.status == http.StatusNoContent {
+			return resp.decodeNothing()
 		}
-		return a.decode(into)
+		return resp.decode(into)
 	})
 	return err
 }
 
-// splitPath takes apart the path of Client.Do.
+// splitPath checks the path of Client.Do and splits it.
 func splitPath(path string) (escaped, query string, err error) {
 	invalid := func(reason string) (string, string, error) {
 		return "", "", &ValidationError{Field: "path", Reason: reason}
 	}
 	escaped, query, _ = strings.Cut(path, "?")
 	if !strings.HasPrefix(escaped, "/") || strings.HasPrefix(escaped, "//") {
-		return invalid("must begin with one slash")
+		return invalid("must start with one slash")
 	}
 	if strings.ContainsAny(path, "# \\") {
-		return invalid("must be escaped and without a fragment")
+		return invalid("must be escaped and must not contain a fragment")
 	}
 	for i := 0; i < len(path); i++ {
 		if path[i] <= ' ' || path[i] >= 0x7f {
@@ -208,7 +209,7 @@ func splitPath(path string) (escaped, query string, err error) {
 			return invalid("must be escaped")
 		}
 		if plain == "." || plain == ".." {
-			return invalid("must not hold . or ..")
+			return invalid("must not contain . or ..")
 		}
 	}
 	return escaped, query, nil

@@ -210,24 +210,24 @@ func TestTheWireMayWrapItsJSON(t *testing.T) {
 func TestASuccessThatCannotBeUsedIsATypedErrorThatQuotesNothing(t *testing.T) {
 	const secret = "Casey Example"
 	for name, c := range map[string]struct{ body, reason string }{
-		"empty":                    {"", "it is empty"},
-		"blank":                    {" \r\n", "it is empty"},
-		"only a byte-order mark":   {"\xef\xbb\xbf", "it is empty"},
-		"null":                     {"null", "it is null"},
-		"a page":                   {"<!DOCTYPE html><title>" + secret + "</title>", "it is a page instead of JSON"},
-		"a page after blanks":      {"\n\n <html>" + secret, "it is a page instead of JSON"},
-		"text":                     {secret, "it is not valid JSON"},
-		"cut off":                  {`{"audit_id":"` + secret, "it is not valid JSON"},
-		"something after it":       {`{"audit_id":"x"} ` + secret, "it is not valid JSON"},
-		"a list":                   {`["` + secret + `"]`, "it is not of the kind of JSON that was expected"},
-		"a string":                 {`"` + secret + `"`, "it is not of the kind of JSON that was expected"},
-		"a number":                 {`41`, "it is not of the kind of JSON that was expected"},
-		"an id that is a number":   {`{"audit_id":4471100}`, "the field audit_id is not of the type that was expected"},
-		"flags that are a string":  {`{"flags":"` + secret + `"}`, "the field flags is not of the type that was expected"},
-		"a flag that is an object": {`{"flags":[{"name":"` + secret + `"}]}`, "the field flags is not of the type that was expected"},
-		"a score that is a string": {`{"score":"4471100"}`, "the field score is not of the type that was expected"},
-		"a score beyond a float":   {`{"score":4471100e999}`, "the field score is not of the type that was expected"},
-		"an order with a fraction": {`{"people":[{"order":4471100.5}]}`, "the field people.order is not of the type that was expected"},
+		"empty":                    {"", "the body is empty"},
+		"blank":                    {" \r\n", "the body is empty"},
+		"only a byte-order mark":   {"\xef\xbb\xbf", "the body is empty"},
+		"null":                     {"null", "the body is null"},
+		"a page":                   {"<!DOCTYPE html><title>" + secret + "</title>", "the body is HTML instead of JSON"},
+		"a page after blanks":      {"\n\n <html>" + secret, "the body is HTML instead of JSON"},
+		"text":                     {secret, "the body is not valid JSON"},
+		"cut off":                  {`{"audit_id":"` + secret, "the body is not valid JSON"},
+		"something after it":       {`{"audit_id":"x"} ` + secret, "the body is not valid JSON"},
+		"a list":                   {`["` + secret + `"]`, "the body is JSON of an unexpected type"},
+		"a string":                 {`"` + secret + `"`, "the body is JSON of an unexpected type"},
+		"a number":                 {`41`, "the body is JSON of an unexpected type"},
+		"an id that is a number":   {`{"audit_id":4471100}`, "the field audit_id has an unexpected type"},
+		"flags that are a string":  {`{"flags":"` + secret + `"}`, "the field flags has an unexpected type"},
+		"a flag that is an object": {`{"flags":[{"name":"` + secret + `"}]}`, "the field flags has an unexpected type"},
+		"a score that is a string": {`{"score":"4471100"}`, "the field score has an unexpected type"},
+		"a score beyond a float":   {`{"score":4471100e999}`, "the field score has an unexpected type"},
+		"an order with a fraction": {`{"people":[{"order":4471100.5}]}`, "the field people.order has an unexpected type"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp := jsonAnswer(c.body)
@@ -250,15 +250,15 @@ func TestASuccessThatCannotBeUsedIsATypedErrorThatQuotesNothing(t *testing.T) {
 
 func TestAListThatCannotBeUsedIsATypedError(t *testing.T) {
 	for body, reason := range map[string]string{
-		`[]`:                           "it is not of the kind of JSON that was expected",
-		`{"data":{}}`:                  "the field data is not of the type that was expected",
-		`{"data":["x"]}`:               "the field data is not of the type that was expected",
-		`{"data":[{"user_id":1}]}`:     "the field data.user_id is not of the type that was expected",
-		`{"data":[{"metadata":"x"}]}`:  "the field data.metadata is not of the type that was expected",
-		`{"data":[],"has_more":"yes"}`: "the field has_more is not of the type that was expected",
-		`{"data":[],"next_cursor":7}`:  "the field next_cursor is not of the type that was expected",
-		``:                             "it is empty",
-		`<html>`:                       "it is a page instead of JSON",
+		`[]`:                           "the body is JSON of an unexpected type",
+		`{"data":{}}`:                  "the field data has an unexpected type",
+		`{"data":["x"]}`:               "the field data has an unexpected type",
+		`{"data":[{"user_id":1}]}`:     "the field data.user_id has an unexpected type",
+		`{"data":[{"metadata":"x"}]}`:  "the field data.metadata has an unexpected type",
+		`{"data":[],"has_more":"yes"}`: "the field has_more has an unexpected type",
+		`{"data":[],"next_cursor":7}`:  "the field next_cursor has an unexpected type",
+		``:                             "the body is empty",
+		`<html>`:                       "the body is HTML instead of JSON",
 	} {
 		client, mock := resourceMock(t)
 		pagesByCursor(t, mock, "/v2/users", map[string]string{"": body})

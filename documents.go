@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/brellium/brellium-go/internal/redact"
 )
 
 // maxBatch is the largest number of documents in one request. (assumed)
@@ -86,7 +88,7 @@ func (u UploadURL) String() string {
 }
 
 // Format writes what String returns, under every verb and flag.
-func (u UploadURL) Format(s fmt.State, verb rune) { formatSafe(s, verb, u.String()) }
+func (u UploadURL) Format(s fmt.State, verb rune) { redact.Format(s, verb, u.String()) }
 
 // LogValue returns what String returns.
 func (u UploadURL) LogValue() slog.Value { return slog.StringValue(u.String()) }
@@ -186,44 +188,44 @@ type DocumentCreateResult struct {
 // none, a repeat would create a second batch, so that only what provably did
 // not run is sent again, unless WithMaxRetries is given on the call.
 func (s *DocumentService) Create(ctx context.Context, params DocumentCreateParams, opts ...CallOption) (*DocumentCreateResult, error) {
-	repeatable, err := params.validate()
+	retryable, err := params.validate()
 	if err != nil {
 		return nil, err
 	}
-	return s.create(ctx, params, repeatable, opts)
+	return s.create(ctx, params, retryable, opts)
 }
 
 // create sends a batch that has been validated. body is its params, encoded or
 // not.
-func (s *DocumentService) create(ctx context.Context, body any, repeatable bool, opts []CallOption) (*DocumentCreateResult, error) {
+func (s *DocumentService) create(ctx context.Context, body any, retryable bool, opts []CallOption) (*DocumentCreateResult, error) {
 	cfg, err := s.client.callConfig(opts)
 	if err != nil {
 		return nil, err
 	}
 	var result *DocumentCreateResult
-	_, err = s.client.do(ctx, request{op: opDocumentsCreate, body: body, repeatable: repeatable}, cfg, func(a answer) (err error) {
-		result, err = decodeDocuments(a)
+	_, err = s.client.do(ctx, request{op: opDocumentsCreate, body: body, retryable: retryable}, cfg, func(r okResponse) (err error) {
+		result, err = decodeDocuments(r)
 		return err
 	})
 	return result, err
 }
 
-func decodeDocuments(a answer) (*DocumentCreateResult, error) {
+func decodeDocuments(r okResponse) (*DocumentCreateResult, error) {
 	var result DocumentCreateResult
-	if err := a.decode(&result); err != nil {
+	if err := r.decode(&result); err != nil {
 		return nil, err
 	}
 	var items struct {
 		Documents []json.RawMessage `json:"documents"`
 	}
-	answer := a.json()
-	if json.Unmarshal(answer, &items) != nil || len(items.Documents) != len(result.Documents) {
-		return nil, a.decodeError("its documents cannot be told apart")
+	whole := r.json()
+	if json.Unmarshal(whole, &items) != nil || len(items.Documents) != len(result.Documents) {
+		return nil, r.decodeError("the documents cannot be separated")
 	}
 	if len(result.Documents) == 0 {
-		return nil, a.decodeError("it names no documents")
+		return nil, r.decodeError("the body has no documents")
 	}
-	result.setRaw(&answer)
+	result.setRaw(&whole)
 	for i := range result.Documents {
 		result.Documents[i].setRaw(&items.Documents[i])
 	}

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/brellium/brellium-go/internal/redact"
 	"github.com/google/uuid"
 )
 
@@ -181,7 +182,7 @@ func cannotRead(reason string, err error) *bodyError {
 	if errno, ok := asType[syscall.Errno](err); ok {
 		reason += ": " + errno.Error()
 	}
-	return &bodyError{reason: reason, err: hide(err)}
+	return &bodyError{reason: reason, err: redact.Hide(err)}
 }
 
 // open opens the file.

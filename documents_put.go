@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/brellium/brellium-go/internal/redact"
 )
 
 // transfer is one file on its way to storage.
@@ -89,14 +91,14 @@ func (t *transfer) put(ctx context.Context, address string) *UploadError {
 		maps.Copy(header, t.header)
 	}
 	t.call = &call{
-		client: t.client, op: opDocumentsPut, url: u, header: header,
-		policy: t.policy, response: t.response, repeatable: true,
+		client: t.client, op: opDocumentsPut, route: &t.client.storage, url: u, header: header,
+		policy: t.policy, response: t.response, retryable: true,
 		payload: payload{open: t.open, size: t.file.Size, contentType: []string{t.file.contentType()}, position: t.position},
 	}
 	if t.batch != nil {
 		t.call.beforeRetry = t.askWhetherArrived
 	}
-	err := t.call.run(ctx, func(answer) error { return nil }) // a storage host's words do not matter
+	err := t.call.run(ctx, func(okResponse) error { return nil }) // a storage host's words do not matter
 	t.result.Attempts += t.call.attempts
 	if err == nil {
 		return nil
@@ -190,7 +192,7 @@ func readStorageError(status int, body []byte) (code string, expired bool) {
 	if xml.Unmarshal(body, &e) != nil {
 		return "", false
 	}
-	code = safeCode(strings.TrimSpace(e.Code))
+	code = redact.Code(strings.TrimSpace(e.Code))
 	switch code {
 	case "ExpiredToken", "RequestExpired", "TokenExpired":
 		expired = true

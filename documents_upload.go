@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/brellium/brellium-go/internal/redact"
 )
 
 const (
@@ -345,7 +347,7 @@ func (u *upload) identify(chunk []*transfer) ([]*transfer, error) {
 }
 
 func (u *upload) interrupted() error {
-	return &InterruptedError{Operation: "documents.upload", Err: callerEnded(u.ctx), cause: causeOf(u.ctx)}
+	return &InterruptedError{Operation: "documents.upload", Err: callerEnded(u.ctx), cause: redact.Cause(u.ctx)}
 }
 
 // rejectedBatch reports whether err speaks of the documents in a batch, so
@@ -471,7 +473,7 @@ func (b *batch) renew(ctx context.Context, round int) error {
 	case b.turn <- struct{}{}:
 		defer func() { <-b.turn }()
 	case <-ctx.Done():
-		return &InterruptedError{Operation: opDocumentsCreate.name, Err: ctx.Err(), cause: causeOf(ctx)}
+		return &InterruptedError{Operation: opDocumentsCreate.name, Err: ctx.Err(), cause: redact.Cause(ctx)}
 	}
 	b.mu.Lock()
 	if b.answered > round {
@@ -566,7 +568,7 @@ func (e *uploadErrors) Error() string {
 }
 
 // Format prints Error under every verb.
-func (e *uploadErrors) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
+func (e *uploadErrors) Format(s fmt.State, verb rune) { redact.Format(s, verb, e.Error()) }
 
 // LogValue gives the numbers of files, and the first error.
 func (e *uploadErrors) LogValue() slog.Value {
@@ -575,6 +577,6 @@ func (e *uploadErrors) LogValue() slog.Value {
 }
 
 // MarshalJSON encodes what LogValue gives.
-func (e *uploadErrors) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
+func (e *uploadErrors) MarshalJSON() ([]byte, error) { return redact.Marshal(e) }
 
-func (e *uploadErrors) own() {}
+func (e *uploadErrors) safe() {}

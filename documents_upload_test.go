@@ -198,12 +198,7 @@ func TestUploadCarriesNothingOfTheAPIsToTheStorageHost(t *testing.T) {
 	defer storage.Close()
 	emu = brelliumtest.New(brelliumtest.WithStorageURL(storage.URL))
 
-	observer := brellium.ObserverFunc(func(ctx context.Context, e brellium.Event) context.Context {
-		if e.Header != nil {
-			e.Header.Set("Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
-		}
-		return ctx
-	})
+	observer := headersAdded{"Traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}
 	client := onPort(t, emu, brellium.WithObserver(observer), brellium.WithUserAgent("clinic/1"))
 	_, err := client.Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{}, brellium.WithHeader("X-Clinic", "7"))
 	require.NoError(t, err)

@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/brellium/brellium-go/internal/redact"
 )
 
 // Ensure makes sure that a user with this email exists and has been invited,
@@ -114,7 +116,7 @@ func (e *ensuring[T, P]) run(ctx context.Context) (*T, error) {
 	attempts := 0
 	for sends := 1; ; sends++ {
 		made := new(T)
-		sent, err := e.client.do(ctx, e.create, cfg, func(a answer) error { return decodeResource[T, P](a, made) })
+		sent, err := e.client.do(ctx, e.create, cfg, func(r okResponse) error { return decodeResource[T, P](r, made) })
 		if err == nil {
 			return made, nil
 		}
@@ -204,7 +206,7 @@ type notFoundError struct {
 func (e *notFoundError) Error() string {
 	s := "brellium: " + e.op.name + ": not found: no item has this email"
 	if e.conflict != nil {
-		s += " after " + strconv.Itoa(listLooks) + " looks, though the API answered " + string(e.conflict.Code) + " (request id " + safeCode(e.conflict.RequestID) + ")"
+		s += " after " + strconv.Itoa(listLooks) + " looks, though the API answered " + string(e.conflict.Code) + " (request id " + redact.Code(e.conflict.RequestID) + ")"
 	}
 	return s
 }

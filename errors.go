@@ -3,49 +3,45 @@ package brellium
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/brellium/brellium-go/internal/redact"
 	"github.com/brellium/brellium-go/internal/wire"
 )
 
-// Sentinels that errors.Is matches by class, whatever the code. They carry
-// nothing themselves: what comes back is an *APIError (or an error that wraps
-// one), with its message and request id, but for ErrNotFound of
-// EmailRecipients.FindByEmail, where the API has answered that it knows none.
+// Sentinels for errors.Is, which match by HTTP status whatever the code. A call
+// returns an [APIError], or an error that wraps one, rather than a sentinel.
 var (
-	// ErrNotFound matches an APIError with status 404, and the error of
-	// EmailRecipients.FindByEmail where the list has no such recipient.
+	// ErrNotFound matches an [APIError] with status 404, and the error of
+	// [EmailRecipientService.FindByEmail] where the list has no such recipient.
 	ErrNotFound = errors.New("brellium: not found")
-	// ErrConflict matches an APIError with status 409.
+	// ErrConflict matches an [APIError] with status 409.
 	ErrConflict = errors.New("brellium: conflict")
-	// ErrUnauthorized matches an APIError with status 401.
+	// ErrUnauthorized matches an [APIError] with status 401.
 	ErrUnauthorized = errors.New("brellium: unauthorized")
-	// ErrRateLimited matches an APIError with status 429.
+	// ErrRateLimited matches an [APIError] with status 429.
 	ErrRateLimited = errors.New("brellium: rate limited")
-	// ErrServer matches an APIError with a 5xx status.
+	// ErrServer matches an [APIError] with a 5xx status.
 	ErrServer = errors.New("brellium: server error")
 
-	// ErrDoNotSend is for an http.RoundTripper of your own (see
-	// WithHTTPClient): an error of it that matches ErrDoNotSend says that
-	// nothing was sent and that sending again would not help, as an open
-	// circuit breaker does. The call then ends at once.
+	// ErrDoNotSend is for an [http.RoundTripper] of your own (see
+	// [WithHTTPClient]), such as a circuit breaker: where its error matches
+	// ErrDoNotSend, nothing was sent and the call ends without a retry.
 	ErrDoNotSend = wire.ErrDoNotSend
 
-	// ErrNoMorePages is what Page.Next returns on the last page.
+	// ErrNoMorePages is returned by [Page.Next] on the last page.
 	ErrNoMorePages = errors.New("brellium: no more pages")
 )
 
-// ErrorCode is the code of an error answer: branch on it, never on the
+// ErrorCode is the code of an error response. Branch on it, never on the
 // message. The server may send codes that have no constant here.
 type ErrorCode string
 
 const (
-	// CodeHTTPError stands for an answer without the API's error envelope.
+	// CodeHTTPError stands for a response without the API's error envelope.
 	CodeHTTPError ErrorCode = "HTTP_ERROR"
 	// CodeRateLimited comes with a 429.
 	CodeRateLimited ErrorCode = "RATE_LIMITED"
@@ -59,7 +55,7 @@ const (
 	// CodeEmailRecipientExists comes with a 409 of POST /v2/email_recipients.
 	CodeEmailRecipientExists ErrorCode = "EMAIL_RECIPIENT_EXISTS"
 	// CodeInviteFailed comes with a 502 of POST /v2/users: the user was kept,
-	// the invitation was not sent, and calling again sends it.
+	// the invitation was not sent, and another call sends it.
 	CodeInviteFailed ErrorCode = "INVITE_FAILED"
 	// CodeRevokeFailed comes with a 502 of DELETE /v2/users/{user_id}: the user
 	// was kept.
@@ -70,13 +66,13 @@ const (
 	CodeAccessDenied ErrorCode = "access_denied"
 )
 
-// APIError is an error answer of the API.
+// APIError is an error response of the API: any status but a 2xx and a bare
+// 403, which is a [BlockedError].
 //
-// Error, and every verb of package fmt, give the operation, the status, the
-// code, the server's message (on one line, at most 1,000 bytes of it) and the
-// request id. LogValue and MarshalJSON
-// leave the message out, since it may speak of a patient. Header and Body are
-// there to be read by name and never printed.
+// Error, and every verb of package fmt, prints the operation, the status, the
+// code, the server's message (on one line, at most 1,000 bytes) and the request
+// id. LogValue and MarshalJSON leave the message out, since it may concern a
+// patient. Header and Body can be read by name and are never printed.
 type APIError struct {
 	// Operation is the operation's name, such as "audits.retrieve".
 	Operation string
@@ -86,35 +82,35 @@ type APIError struct {
 	Type string
 	// Code is the envelope's code, or CodeHTTPError where there was none.
 	Code ErrorCode
-	// Message is the envelope's message, for people.
+	// Message is the envelope's message, meant for people.
 	Message string
-	// RequestID is the x-request-id of the answer, for Brellium's support.
+	// RequestID is the x-request-id of the response, for Brellium's support.
 	RequestID string
-	// RetryAfter is the wait that the answer asked for, 0 if it asked for none.
+	// RetryAfter is the wait that the response asked for, 0 for none.
 	RetryAfter time.Duration
-	// RateLimit is what the answer's RateLimit headers said.
+	// RateLimit is from the RateLimit headers of the response.
 	RateLimit RateLimit
-	// Header is the answer's header.
+	// Header is the header of the response.
 	Header http.Header
-	// Body is the answer's body, at most 64 KiB of it.
+	// Body is the body of the response, at most 64 KiB of it.
 	Body []byte
 
-	mayHaveRun bool
+	uncertain
 }
 
 func (e *APIError) Error() string {
 	s := "brellium: " + e.Operation + ": " + strconv.Itoa(e.StatusCode) + " " + string(e.Code)
 	if e.Message != "" {
-		s += ": " + oneLine(e.Message)
+		s += ": " + redact.OneLine(e.Message)
 	}
 	if e.RequestID != "" {
 		s += " (request id " + e.RequestID + ")"
 	}
-	return s + unknownNote(e.mayHaveRun)
+	return s + e.note()
 }
 
-// Is matches the sentinels ErrNotFound, ErrConflict, ErrUnauthorized,
-// ErrRateLimited and ErrServer by status.
+// Is matches [ErrNotFound], [ErrConflict], [ErrUnauthorized], [ErrRateLimited]
+// and [ErrServer] by status.
 func (e *APIError) Is(target error) bool {
 	switch target {
 	case ErrNotFound:
@@ -131,19 +127,19 @@ func (e *APIError) Is(target error) bool {
 	return false
 }
 
-// BlockedError is a bare 403: the request was refused before it reached the
-// API, for too many requests from one address or for security reasons. It is
-// never retried, since a retry loop keeps the block in place. Pause and lower
-// the concurrency. The token stays valid.
+// BlockedError is a bare 403: a firewall rejected the request before it reached
+// the API, for too many requests from one address or for security reasons. It
+// is never retried, since retries keep the block in force. Pause and lower the
+// concurrency. The token stays valid.
 type BlockedError struct {
 	// Operation is the operation's name.
 	Operation string
-	// RetryAt is zero after a first block. Once the client has stopped it is
+	// RetryAt is zero after a first block. Once the client has stopped, it is
 	// when the client will send again; until then calls fail with this error
-	// and send nothing.
+	// and send nothing. See [WithBlockCooldown].
 	RetryAt time.Time
 
-	mayHaveRun bool
+	uncertain
 }
 
 func (e *BlockedError) Error() string {
@@ -151,26 +147,27 @@ func (e *BlockedError) Error() string {
 	if !e.RetryAt.IsZero() {
 		s += "; sending stops until " + e.RetryAt.UTC().Format(time.RFC3339)
 	}
-	return s + unknownNote(e.mayHaveRun)
+	return s + e.note()
 }
 
-// ExhaustedReason says what ended a call that was still worth repeating.
+// ExhaustedReason says what ended a call that could have been retried.
 type ExhaustedReason string
 
 const (
-	// ExhaustedAttempts: the number of attempts was used up.
+	// ExhaustedAttempts: the limit of attempts was reached.
 	ExhaustedAttempts ExhaustedReason = "attempts"
-	// ExhaustedTotalTime: the total time was over, or the next wait would
-	// have gone past it.
+	// ExhaustedTotalTime: the total time was used up, or the next wait would
+	// have exceeded it.
 	ExhaustedTotalTime ExhaustedReason = "total time"
-	// ExhaustedDeadline: the next wait would have gone past the deadline of
-	// the caller's context.
+	// ExhaustedDeadline: the next wait would have passed the deadline of the
+	// caller's context.
 	ExhaustedDeadline ExhaustedReason = "deadline"
 )
 
-// RetriesExhaustedError says that a call was worth repeating and that the
-// number of attempts, the total time or the caller's deadline ended it. It
-// unwraps to the failure of the last attempt.
+// RetriesExhaustedError says that a call could have been retried, but that the
+// limit of attempts, the total time or the caller's deadline ended it. It
+// unwraps to the failure of the last attempt, and matches
+// [context.DeadlineExceeded] where the reason is [ExhaustedDeadline].
 type RetriesExhaustedError struct {
 	// Operation is the operation's name.
 	Operation string
@@ -183,7 +180,7 @@ type RetriesExhaustedError struct {
 	// Err is the failure of the last attempt.
 	Err error
 
-	mayHaveRun bool
+	uncertain
 }
 
 func (e *RetriesExhaustedError) Error() string {
@@ -194,11 +191,11 @@ func (e *RetriesExhaustedError) Error() string {
 func (r ExhaustedReason) text() string {
 	switch r {
 	case ExhaustedAttempts:
-		return "no attempt is left"
+		return "attempt limit reached"
 	case ExhaustedTotalTime:
-		return "the next would not fit into the total time"
+		return "the next attempt would exceed the total time"
 	case ExhaustedDeadline:
-		return "the next would not fit before the deadline"
+		return "the next attempt would start after the deadline"
 	}
 	return string(r)
 }
@@ -212,11 +209,11 @@ func (e *RetriesExhaustedError) Is(target error) bool {
 	return target == context.DeadlineExceeded && e.Reason == ExhaustedDeadline
 }
 
-// ConnectionError says that an attempt got no usable answer: the dial or the
-// TLS handshake failed, the connection was reset, the answer was cut off, or
-// the attempt timed out. It unwraps to the cause, which holds no URL, and which
-// is os.ErrDeadlineExceeded where the attempt timed out: the errors of package
-// context are left to the caller's own.
+// ConnectionError says that an attempt got no usable response: the dial or the
+// TLS handshake failed, the connection was reset, the response was cut off, or
+// the attempt timed out. It unwraps to the cause, whose text contains no URL and
+// which is [os.ErrDeadlineExceeded] where the attempt timed out: the errors of
+// package context always mean the caller's own context.
 type ConnectionError struct {
 	// Operation is the operation's name.
 	Operation string
@@ -225,53 +222,55 @@ type ConnectionError struct {
 	// Sent is false where it is certain that the request never reached the
 	// server.
 	Sent bool
-	// Err is the cause. Its text never quotes the request.
+	// Err is the cause. Its text quotes nothing of the request. errors.Is matches
+	// any error in it; errors.As finds the error types of packages net, crypto/tls,
+	// crypto/x509 and syscall, and those of a transport of your own.
 	Err error
 
-	mayHaveRun bool
-	final      bool
-	timeout    bool
+	uncertain
+	final   bool
+	timeout bool
 }
 
 func (e *ConnectionError) Error() string {
-	return "brellium: " + e.Operation + ": " + e.Reason + unknownNote(e.mayHaveRun)
+	return "brellium: " + e.Operation + ": " + e.Reason + e.note()
 }
 
 // Unwrap returns the cause.
 func (e *ConnectionError) Unwrap() error { return e.Err }
 
-// Timeout reports whether the attempt ran out of its own time.
+// Timeout reports whether the attempt timed out.
 func (e *ConnectionError) Timeout() bool { return e.timeout }
 
-// DecodeError says that a 2xx answer cannot be used: it was empty, a page
-// instead of JSON, bad JSON, or a token answer without a token. It quotes
+// DecodeError says that a 2xx response cannot be used: its body is empty, HTML
+// instead of JSON, invalid JSON, or a token response without a token. It quotes
 // nothing of the body.
 type DecodeError struct {
 	// Operation is the operation's name.
 	Operation string
 	// StatusCode is the HTTP status.
 	StatusCode int
-	// RequestID is the x-request-id of the answer.
+	// RequestID is the x-request-id of the response.
 	RequestID string
-	// Reason says what is wrong, and names the field where it is one.
+	// Reason says what is wrong, and names the field where there is one.
 	Reason string
 
-	mayHaveRun bool
+	uncertain
 }
 
 func (e *DecodeError) Error() string {
-	s := "brellium: " + e.Operation + ": cannot use the answer (status " + strconv.Itoa(e.StatusCode) + "): " + e.Reason
+	s := "brellium: " + e.Operation + ": cannot use the response (status " + strconv.Itoa(e.StatusCode) + "): " + e.Reason
 	if e.RequestID != "" {
 		s += " (request id " + e.RequestID + ")"
 	}
-	return s + unknownNote(e.mayHaveRun)
+	return s + e.note()
 }
 
-// PaginationError says that a list could not be read to its end: a cursor
-// repeats or circles, a page promises another without naming it, or a page
-// after the first could not be fetched, in which case it unwraps to why.
-// Listing again with Cursor goes on where the list stopped: with the page that
-// could not be fetched, or else with the one whose link is wrong.
+// PaginationError says that a list could not be read to its end: a cursor was
+// repeated, a page announced another without a cursor for it, or a page after
+// the first could not be fetched, in which case the error unwraps to the reason.
+// Listing again with Cursor resumes where the list stopped: at the page that
+// could not be fetched, or at the page whose link is wrong.
 type PaginationError struct {
 	// Operation is the operation's name.
 	Operation string
@@ -279,7 +278,7 @@ type PaginationError struct {
 	Reason string
 	// Cursor is the last good cursor. It is never printed.
 	Cursor string
-	// Err is why the page could not be fetched, nil for a wrong cursor.
+	// Err is why the page could not be fetched; nil for a wrong cursor.
 	Err error
 }
 
@@ -293,12 +292,12 @@ func (e *PaginationError) Error() string {
 // Unwrap returns why the page could not be fetched.
 func (e *PaginationError) Unwrap() error { return e.Err }
 
-// UploadError says that a file did not arrive in storage. Uploading again
-// sends only what has not arrived.
+// UploadError says that a file did not arrive in storage. Another Upload sends
+// only the files that have not arrived.
 type UploadError struct {
 	// ExternalID is the document's external id. It is never printed.
 	ExternalID string
-	// StatusCode is the storage host's status, 0 without an answer.
+	// StatusCode is the storage host's status, 0 without a response.
 	StatusCode int
 	// Code is the storage host's error code, such as "AccessDenied".
 	Code string
@@ -334,23 +333,23 @@ func (e *UploadError) Error() string {
 func (e *UploadError) Unwrap() error { return e.Err }
 
 // InterruptedError says that the caller's context ended the call. It always
-// matches the context's error, context.Canceled or context.DeadlineExceeded,
-// and its cause; it unwraps to the last failure behind it, if there was one.
+// matches the context's error, [context.Canceled] or [context.DeadlineExceeded],
+// and the context's cause; it unwraps to the last failure, if there was one.
 type InterruptedError struct {
 	// Operation is the operation's name.
 	Operation string
-	// Attempts is how many requests had been sent.
+	// Attempts is how many requests were sent.
 	Attempts int
 	// Wait is how long the call would have had to wait for the rate limit,
-	// where that is what the deadline could not cover; else 0.
+	// where the deadline is too near for that wait; otherwise 0.
 	Wait time.Duration
 	// Err is the context's error.
 	Err error
 	// Last is the failure of the last attempt before the context ended, or nil.
 	Last error
 
-	cause      func() error // of the end of the context; a function as in hiddenError
-	mayHaveRun bool
+	cause redact.Sealed[error] // of the end of the context
+	uncertain
 }
 
 func (e *InterruptedError) Error() string {
@@ -359,19 +358,19 @@ func (e *InterruptedError) Error() string {
 		s += e.Operation + ": "
 	}
 	if e.Wait > 0 {
-		s += "not begun: the rate limit asks for a wait of " + e.Wait.Round(time.Millisecond).String() +
-			", more than the deadline allows: " + e.Err.Error()
+		s += "not sent: the rate limit requires a wait of " + e.Wait.Round(time.Millisecond).String() +
+			", longer than the deadline allows: " + e.Err.Error()
 	} else {
 		s += "interrupted after " + plural(e.Attempts, "attempt") + ": " + e.Err.Error()
 	}
-	s += unknownNote(e.mayHaveRun)
+	s += e.note()
 	if e.Last != nil {
 		s += "; last failure: " + e.Last.Error()
 	}
 	return s
 }
 
-// Unwrap returns the last failure, or else the context's error.
+// Unwrap returns the last failure, or the context's error where there is none.
 func (e *InterruptedError) Unwrap() error {
 	if e.Last != nil {
 		return e.Last
@@ -381,10 +380,10 @@ func (e *InterruptedError) Unwrap() error {
 
 // Is matches the context's error and the context's cause.
 func (e *InterruptedError) Is(target error) bool {
-	return errors.Is(e.Err, target) || (e.cause != nil && errors.Is(e.cause(), target))
+	return errors.Is(e.Err, target) || errors.Is(e.cause.Open(), target)
 }
 
-// ValidationError says that a value was refused before anything was sent.
+// ValidationError says that a value was rejected before anything was sent.
 type ValidationError struct {
 	// Field names the parameter, field or option.
 	Field string
@@ -394,12 +393,12 @@ type ValidationError struct {
 
 func (e *ValidationError) Error() string { return "brellium: invalid " + e.Field + ": " + e.Reason }
 
-// IsTransient reports whether trying again later may help: a refusal (429), a
-// 5xx or 408, a connection that failed. It is false for a rejection, a block,
-// the caller's own cancellation or deadline, a certificate that does not
-// verify, and for bad input. A RetriesExhaustedError is as transient as the
-// failure behind it. For a write it does not say that a repeat is harmless: ask
-// OutcomeUnknown too.
+// IsTransient reports whether a later call may succeed: after a 429, a 5xx, a
+// 408 or a failed connection. It is false for any other error response, a block,
+// the caller's own cancellation or deadline, a certificate that cannot be
+// verified, and invalid input. A [RetriesExhaustedError] is as transient as the
+// failure that it wraps. For a write it does not say that a retry does no harm:
+// see [OutcomeUnknown].
 func IsTransient(err error) bool {
 	if _, ok := asType[*InterruptedError](err); ok {
 		return false
@@ -413,10 +412,10 @@ func IsTransient(err error) bool {
 	return false
 }
 
-// OutcomeUnknown reports whether err leaves open if a write took effect: the
-// answer was a 5xx or was lost, the call was cancelled or timed out after
-// bytes went out, or a 2xx could not be decoded. Reconcile before repeating:
-// look the user up, say. It is always false for reads.
+// OutcomeUnknown reports whether a write may have taken effect although the call
+// failed: the response was a 5xx or was lost, the call was canceled or timed out
+// after bytes were sent, or a 2xx could not be decoded. Find out before sending
+// it again, for example by looking the user up. It is always false for reads.
 func OutcomeUnknown(err error) bool {
 	switch e := err.(type) {
 	case nil:
@@ -435,9 +434,9 @@ func OutcomeUnknown(err error) bool {
 	return false
 }
 
-// RetryAfter returns the wait that the server asked for in the answer behind
-// err, or that the rate limit or a block would have needed, and whether there
-// was one.
+// RetryAfter returns the wait that err asks for and whether there is one: the
+// Retry-After of an [APIError], the Wait of an [InterruptedError], or the time
+// until RetryAt of a [BlockedError].
 func RetryAfter(err error) (time.Duration, bool) {
 	if e, ok := asType[*APIError](err); ok && e.RetryAfter > 0 {
 		return e.RetryAfter, true
@@ -458,121 +457,17 @@ func asType[E error](err error) (E, bool) {
 	return e, ok
 }
 
-func (e *APIError) outcomeUnknown() bool              { return e.mayHaveRun }
-func (e *BlockedError) outcomeUnknown() bool          { return e.mayHaveRun }
-func (e *RetriesExhaustedError) outcomeUnknown() bool { return e.mayHaveRun }
-func (e *ConnectionError) outcomeUnknown() bool       { return e.mayHaveRun }
-func (e *DecodeError) outcomeUnknown() bool           { return e.mayHaveRun }
-func (e *InterruptedError) outcomeUnknown() bool      { return e.mayHaveRun }
+// uncertain is embedded by the errors that can end a write. It says whether the
+// write may have taken effect.
+type uncertain struct{ mayHaveRun bool }
 
-// What follows keeps errors silent however they are printed: LogValue is the
-// allowlist, fmt gives Error under every verb, and encoding/json what LogValue
-// gives.
+func (u uncertain) outcomeUnknown() bool { return u.mayHaveRun }
 
-// LogValue gives the operation, status, type, code and request id.
-func (e APIError) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("operation", e.Operation), slog.Int("status", e.StatusCode),
-		slog.String("type", e.Type), slog.String("code", string(e.Code)), slog.String("request_id", e.RequestID))
-}
+func (u *uncertain) setUncertain() { u.mayHaveRun = true }
 
-// LogValue gives the operation and the time of the next attempt.
-func (e BlockedError) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("operation", e.Operation), slog.Time("retry_at", e.RetryAt))
-}
-
-// LogValue gives the operation, the attempts, the time taken, the reason, and
-// what is behind it.
-func (e RetriesExhaustedError) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("operation", e.Operation), slog.Int("attempts", e.Attempts),
-		slog.Duration("elapsed", e.Elapsed), slog.String("reason", string(e.Reason)), slog.Any("last", logError(e.Err)))
-}
-
-// LogValue gives the operation, the reason, and whether the request was sent.
-func (e ConnectionError) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("operation", e.Operation), slog.String("reason", e.Reason), slog.Bool("sent", e.Sent))
-}
-
-// LogValue gives the operation, status, request id and reason.
-func (e DecodeError) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("operation", e.Operation), slog.Int("status", e.StatusCode),
-		slog.String("request_id", e.RequestID), slog.String("reason", e.Reason))
-}
-
-// LogValue gives the operation, the reason, and what is behind it.
-func (e PaginationError) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("operation", e.Operation), slog.String("reason", e.Reason), slog.Any("last", logError(e.Err)))
-}
-
-// LogValue gives the status and code of the storage host, and what is behind
-// it.
-func (e UploadError) LogValue() slog.Value {
-	return slog.GroupValue(slog.Int("status", e.StatusCode), slog.String("code", e.Code),
-		slog.Bool("expired", e.Expired), slog.Any("last", logError(e.Err)))
-}
-
-// LogValue gives the operation, the attempts, the context's error, and what is
-// behind it.
-func (e InterruptedError) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("operation", e.Operation), slog.Int("attempts", e.Attempts),
-		slog.String("context", e.Err.Error()), slog.Duration("wait", e.Wait), slog.Any("last", logError(e.Last)))
-}
-
-// LogValue gives the field and the reason.
-func (e ValidationError) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("field", e.Field), slog.String("reason", e.Reason))
-}
-
-// Format prints Error under every verb.
-func (e APIError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
-
-// Format prints Error under every verb.
-func (e BlockedError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
-
-// Format prints Error under every verb.
-func (e RetriesExhaustedError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
-
-// Format prints Error under every verb.
-func (e ConnectionError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
-
-// Format prints Error under every verb.
-func (e DecodeError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
-
-// Format prints Error under every verb.
-func (e PaginationError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
-
-// Format prints Error under every verb.
-func (e UploadError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
-
-// Format prints Error under every verb.
-func (e InterruptedError) Format(s fmt.State, verb rune) { formatSafe(s, verb, e.Error()) }
-
-// MarshalJSON encodes what LogValue gives.
-func (e APIError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
-
-// MarshalJSON encodes what LogValue gives.
-func (e BlockedError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
-
-// MarshalJSON encodes what LogValue gives.
-func (e RetriesExhaustedError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
-
-// MarshalJSON encodes what LogValue gives.
-func (e ConnectionError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
-
-// MarshalJSON encodes what LogValue gives.
-func (e DecodeError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
-
-// MarshalJSON encodes what LogValue gives.
-func (e PaginationError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
-
-// MarshalJSON encodes what LogValue gives.
-func (e UploadError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
-
-// MarshalJSON encodes what LogValue gives.
-func (e InterruptedError) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
-
-// unknownNote is what OutcomeUnknown says, as the end of an error's text.
-func unknownNote(mayHaveRun bool) string {
-	if mayHaveRun {
+// note is what OutcomeUnknown reports, as the end of an error's text.
+func (u uncertain) note() string {
+	if u.mayHaveRun {
 		return "; outcome unknown: the request may have run"
 	}
 	return ""

@@ -204,7 +204,7 @@ func TestErrorsPrintTheSameUnderEveryVerb(t *testing.T) {
 		&brellium.RetriesExhaustedError{Operation: "users.create", Attempts: 5, Elapsed: 7 * time.Second, Reason: brellium.ExhaustedAttempts, Err: api},
 		&brellium.RetriesExhaustedError{Operation: "users.create", Attempts: 1, Reason: brellium.ExhaustedDeadline, Err: &brellium.ConnectionError{Operation: "users.create", Reason: "connection refused", Err: io.EOF}},
 		&brellium.ConnectionError{Operation: "users.create", Reason: "connection refused", Err: io.EOF},
-		&brellium.DecodeError{Operation: "users.create", StatusCode: 200, RequestID: "req-1", Reason: "it is empty"},
+		&brellium.DecodeError{Operation: "users.create", StatusCode: 200, RequestID: "req-1", Reason: "the body is empty"},
 		&brellium.PaginationError{Operation: "users.list", Reason: "a page could not be fetched", Cursor: hidden, Err: api},
 		&brellium.UploadError{ExternalID: hidden, StatusCode: 403, Code: "AccessDenied", Expired: true, Err: api},
 		&brellium.InterruptedError{Operation: "users.create", Attempts: 2, Wait: time.Second, Err: context.Canceled, Last: api},

@@ -19,13 +19,13 @@ type OperationRow struct {
 func OperationRows() []OperationRow {
 	rows := make([]OperationRow, 0, len(operations))
 	for _, op := range operations {
-		rows = append(rows, OperationRow{op.name, op.method, op.path, string(op.repeat), op.write})
+		rows = append(rows, OperationRow{op.name, op.method, op.path, string(op.retry), op.write})
 	}
 	return rows
 }
 
 // NewTransport is a transport such as clients without WithHTTPClient share.
-func NewTransport() *http.Transport { return newTransport() }
+func NewTransport() *http.Transport { return wire.NewTransport() }
 
 // MaxBody is the longest 2xx body that is read.
 const MaxBody = wire.MaxBody

@@ -271,20 +271,20 @@ func TestHostileAnswersTakeBoundedMemory(t *testing.T) {
 		{"endless headers", withoutEnd("HTTP/1.1 200 OK\r\n", "X-A: b\r\n"), "connection failed", mib, 8 * mib},
 		{"endless status line", withoutEnd("HTTP/1.1 200 ", "a"), "connection failed", mib, 8 * mib},
 		{"endless interim answers", withoutEnd("", "HTTP/1.1 103 Early Hints\r\n\r\n"), "connection failed", mib, 8 * mib},
-		{"endless body", withoutEnd(jsonHead+"\r\n", " "), "the answer is larger than 64 MiB", 66 * mib, 400 * mib},
-		{"endless chunks", withoutEnd(jsonHead+"Transfer-Encoding: chunked\r\n\r\n", "400\r\n"+strings.Repeat("a", 1024)+"\r\n"), "the answer is larger than 64 MiB", 67 * mib, 400 * mib},
+		{"endless body", withoutEnd(jsonHead+"\r\n", " "), "the response is larger than 64 MiB", 66 * mib, 400 * mib},
+		{"endless chunks", withoutEnd(jsonHead+"Transfer-Encoding: chunked\r\n\r\n", "400\r\n"+strings.Repeat("a", 1024)+"\r\n"), "the response is larger than 64 MiB", 67 * mib, 400 * mib},
 		{"endless error", withoutEnd("HTTP/1.1 400 Bad\r\n\r\n", "a"), "400", mib, 8 * mib},
-		{"huge announcement", func(w io.Writer) { _, _ = io.WriteString(w, jsonHead+"Content-Length: 9000000000000\r\n\r\n{}") }, "the answer was cut off", mib, 8 * mib},
+		{"huge announcement", func(w io.Writer) { _, _ = io.WriteString(w, jsonHead+"Content-Length: 9000000000000\r\n\r\n{}") }, "the response was cut off", mib, 8 * mib},
 		{"gzip bomb", func(w io.Writer) {
 			_, _ = fmt.Fprintf(w, jsonHead+"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", len(zeros), zeros)
-		}, "the answer is larger than 64 MiB", mib, 400 * mib},
+		}, "the response is larger than 64 MiB", mib, 400 * mib},
 		{"error bomb", func(w io.Writer) {
 			_, _ = fmt.Fprintf(w, "HTTP/1.1 500 Bad\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", len(zeros), zeros)
 		}, "500", mib, 8 * mib},
-		{"deep JSON", inOnePiece(jsonHead + "\r\n" + strings.Repeat("[", mib-1)), "it is not valid JSON", 2 * mib, 20 * mib},
-		{"deep objects", inOnePiece(jsonHead + "\r\n" + strings.Repeat(`{"metadata":`, mib/13)), "it is not valid JSON", 2 * mib, 20 * mib},
-		{"many items", inOnePiece(many(`{"data":[`, `{}`, `]}`, 10*mib)), "it holds more than 500,000 values", 64 * mib, 300 * mib},
-		{"many numbers", inOnePiece(many(`{"data":[],"x":[`, `1`, `]}`, 10*mib)), "it holds more than 500,000 values", 64 * mib, 300 * mib},
+		{"deep JSON", inOnePiece(jsonHead + "\r\n" + strings.Repeat("[", mib-1)), "the body is not valid JSON", 2 * mib, 20 * mib},
+		{"deep objects", inOnePiece(jsonHead + "\r\n" + strings.Repeat(`{"metadata":`, mib/13)), "the body is not valid JSON", 2 * mib, 20 * mib},
+		{"many items", inOnePiece(many(`{"data":[`, `{}`, `]}`, 10*mib)), "the body has more than 500,000 values", 64 * mib, 300 * mib},
+		{"many numbers", inOnePiece(many(`{"data":[],"x":[`, `1`, `]}`, 10*mib)), "the body has more than 500,000 values", 64 * mib, 300 * mib},
 		{"as many items as may be", inOnePiece(many(`{"data":[`, `{}`, `]}`, 249_000)), "", 2 * mib, 400 * mib},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

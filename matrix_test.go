@@ -25,7 +25,7 @@ import (
 // operation table and in the emulator.
 type caller struct {
 	op   string
-	name string // op, where it is empty
+	name string // op, where the body is empty
 	// repeatable says that the operation is sent again after an unknown
 	// outcome. TestTheMatrixFollowsTheTable holds it against the table.
 	repeatable bool

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/brellium/brellium-go/internal/redact"
 )
 
 // The token endpoint's own limits: a burst of 20 requests for each client id,
@@ -37,38 +39,38 @@ func (s *OAuthService) CreateToken(ctx context.Context, opts ...CallOption) (*To
 	if ctx == nil {
 		return nil, &ValidationError{Field: "ctx", Reason: "must not be nil"}
 	}
-	if !s.client.credentials.id.set() {
+	if s.client.credentials.id.IsZero() {
 		return nil, &ValidationError{Field: "credentials", Reason: "a client with a fixed access token cannot mint one"}
 	}
 	if err := (&callConfig{}).apply(opts, false, false); err != nil {
 		return nil, err
 	}
-	t, err := s.client.tokens.fresh(ctx)
+	t, err := s.client.api.tokens.fresh(ctx)
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil, &InterruptedError{Operation: opOAuthToken.name, Err: err, cause: causeOf(ctx)}
+		return nil, &InterruptedError{Operation: opOAuthToken.name, Err: err, cause: redact.Cause(ctx)}
 	}
 	return t, err
 }
 
 // setUpTokens gives the client its source of tokens.
 func (c *Client) setUpTokens(cfg *clientConfig) error {
-	if cfg.accessToken.set() {
+	if !cfg.accessToken.IsZero() {
 		if cfg.tokenStore != nil {
 			return &ValidationError{Field: "WithTokenStore", Reason: "a fixed access token is not shared"}
 		}
-		c.tokens = newStaticTokenSource(cfg.accessToken.reveal())
+		c.api.tokens = newStaticTokenSource(cfg.accessToken.Open())
 		return nil
 	}
 	limiter, err := NewFixedLimiter(mintBurst, mintPerSecond)
 	if err != nil {
 		return err
 	}
-	c.mintLimiter = limiter
+	c.tokenEndpoint.limiter = limiter
 	c.credentials = credentials{id: cfg.clientID, secret: cfg.clientSecret}
-	c.tokens = newTokenSource(tokenSourceConfig{
+	c.api.tokens = newTokenSource(tokenSourceConfig{
 		mint:   c.mint,
 		store:  cfg.tokenStore,
-		key:    tokenKey(c.baseURL.String(), cfg.clientID.reveal(), cfg.clientSecret.reveal()),
+		key:    tokenKey(c.baseURL.String(), cfg.clientID.Open(), cfg.clientSecret.Open()),
 		notify: c.observers.reportTokenStore,
 	})
 	return nil
@@ -78,22 +80,21 @@ func (c *Client) setUpTokens(cfg *clientConfig) error {
 // every call, but for the token and the API's limiter.
 func (c *Client) mint(ctx context.Context) (*Token, error) {
 	var t *Token
-	decode := func(a answer) (err error) {
-		t, err = decodeToken(a.body, time.Now())
+	decode := func(r okResponse) (err error) {
+		t, err = decodeToken(r.body, time.Now())
 		if e, ok := err.(*DecodeError); ok {
-			e.StatusCode, e.RequestID = a.status, a.requestID
+			e.StatusCode, e.RequestID = r.status, r.requestID
 		}
 		return err
 	}
 	call, err := c.newCall(ctx, request{op: opOAuthToken, body: tokenRequest{
 		GrantType:    "client_credentials",
-		ClientID:     c.credentials.id.reveal(),
-		ClientSecret: c.credentials.secret.reveal(),
-	}}, callConfig{policy: retryPolicy{maxRetries: mintMaxRetries, explicit: true, attemptTimeout: mintAttemptTimeout, totalTimeout: mintTotalTimeout}})
+		ClientID:     c.credentials.id.Open(),
+		ClientSecret: c.credentials.secret.Open(),
+	}}, callConfig{policy: retryPolicy{maxRetries: mintMaxRetries, explicit: true, attemptTimeout: mintAttemptTimeout, totalTimeout: mintTotalTimeout}}, &c.tokenEndpoint)
 	if err != nil {
 		return nil, err
 	}
-	call.auth, call.sem, call.limiter = false, nil, c.mintLimiter
 	if err := call.run(ctx, decode); err != nil {
 		// No caller's context ended, but the mint's own.
 		if e, ok := err.(*InterruptedError); ok && e.Last != nil {

@@ -9,33 +9,37 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/brellium/brellium-go/internal/block"
+	"github.com/brellium/brellium-go/internal/redact"
 )
 
-// Verdict is what one attempt came to, and so whether it may be repeated.
+// Verdict classifies the result of one attempt, and so whether it may be
+// retried.
 type Verdict string
 
 const (
-	// VerdictDone: a 2xx whose body was read whole.
+	// VerdictDone: a 2xx whose body was read to its end.
 	VerdictDone Verdict = "done"
-	// VerdictNeverSent: the request certainly did not reach the server; every
-	// operation may be repeated.
+	// VerdictNeverSent: the request certainly did not reach the server. Retried
+	// for every operation.
 	VerdictNeverSent Verdict = "never sent"
-	// VerdictNotSendable: nothing was sent and a repeat would not help.
+	// VerdictNotSendable: nothing was sent and a retry would fail the same way.
 	VerdictNotSendable Verdict = "not sendable"
-	// VerdictThrottled: a 429; every operation may be retried, since nothing
-	// ran.
+	// VerdictThrottled: a 429. Retried for every operation, since nothing ran.
 	VerdictThrottled Verdict = "throttled"
-	// VerdictUnauthorized: a 401; every operation may be retried once with a
-	// new token, since nothing ran.
+	// VerdictUnauthorized: a 401. Retried once with a new token for every
+	// operation, since nothing ran.
 	VerdictUnauthorized Verdict = "unauthorized"
-	// VerdictUnknown: the request may have run (5xx, 408, a reset, a cut-off
-	// answer, a timeout); only a harmless operation is repeated.
+	// VerdictUnknown: the request may have run (a 5xx, a 408, a reset, a
+	// response that was cut off, a timeout). Retried only where that does no
+	// harm.
 	VerdictUnknown Verdict = "unknown"
-	// VerdictRejected: any other answer; never repeated.
+	// VerdictRejected: any other response. Never retried.
 	VerdictRejected Verdict = "rejected"
-	// VerdictBlocked: a bare 403; never repeated.
+	// VerdictBlocked: a bare 403. Never retried.
 	VerdictBlocked Verdict = "blocked"
-	// VerdictCanceled: the caller's context ended; never repeated.
+	// VerdictCanceled: the caller's context ended. Never retried.
 	VerdictCanceled Verdict = "canceled"
 )
 
@@ -43,95 +47,107 @@ const (
 type Attempt struct {
 	// Number counts from 1.
 	Number int
-	// StatusCode is the answer's status, 0 without an answer.
+	// StatusCode is the HTTP status, 0 without a response.
 	StatusCode int
-	// Verdict is what the attempt came to.
+	// Verdict classifies the result.
 	Verdict Verdict
-	// Reason is a short fixed text behind the verdict.
+	// Reason is a short fixed text that explains the verdict.
 	Reason string
-	// RequestID is the x-request-id of the answer.
+	// RequestID is the x-request-id of the response.
 	RequestID string
-	// Wait is the wait that the attempt before this one led to.
+	// Wait is how long the call waited after the attempt before this one.
 	Wait time.Duration
-	// Queued is the time spent after that waiting for a token, for a free
-	// place and for the rate limit.
+	// Queued is the time spent after that wait for a token, for a free place
+	// (WithMaxConcurrency) and for the rate limit.
 	Queued time.Duration
-	// Duration is the time from sending to the last byte of the answer.
+	// Duration is the time from sending to the last byte of the response.
 	Duration time.Duration
 }
 
-// Response is the HTTP side of a call, filled by WithResponseInto. Printed,
-// logged or encoded it gives its status, request id and number of attempts;
-// Header is there to be read by name.
+// Response is the HTTP side of a call, filled by [WithResponseInto]. Printed,
+// logged or encoded it shows its status, request id, remaining rate limit and
+// number of attempts; Header can be read by name.
 type Response struct {
-	// StatusCode is the status of the last answer, 0 without one.
+	// StatusCode is the status of the last response, 0 without one.
 	StatusCode int
-	// Header is the header of the last answer.
+	// Header is the header of the last response.
 	Header http.Header
-	// RequestID is the x-request-id of the last answer, for Brellium's support.
+	// RequestID is the x-request-id of the last response, for Brellium's
+	// support.
 	RequestID string
-	// RateLimit is what the last answer's headers said.
+	// RateLimit is from the RateLimit headers of the last response.
 	RateLimit RateLimit
-	// Attempts are the call's own attempts in order.
+	// Attempts are the attempts of the call itself, in order; those of a token
+	// request are not among them.
 	Attempts []Attempt
 }
 
-// LogValue gives the status, the request id, what remains of the rate limit,
-// and the number of attempts.
+// LogValue returns the status, the request id, the remaining rate limit and the
+// number of attempts.
 func (r Response) LogValue() slog.Value {
-	return slog.GroupValue(facts{status: r.StatusCode, requestID: r.RequestID, rate: r.RateLimit, attempts: len(r.Attempts)}.attrs()...)
+	attrs := Event{StatusCode: r.StatusCode, RequestID: r.RequestID, RateLimit: r.RateLimit}.attrs()
+	return slog.GroupValue(append(attrs, slog.Int("attempts", len(r.Attempts)))...)
 }
 
-// Format prints what LogValue gives, under every verb.
-func (r Response) Format(s fmt.State, verb rune) { formatAttrs(s, verb, "brellium.Response", r) }
+// Format prints the attributes of LogValue under every verb.
+func (r Response) Format(s fmt.State, verb rune) { redact.FormatAttrs(s, verb, "brellium.Response", r) }
 
-// MarshalJSON encodes what LogValue gives.
-func (r Response) MarshalJSON() ([]byte, error) { return marshalSafe(r) }
+// MarshalJSON encodes the attributes of LogValue.
+func (r Response) MarshalJSON() ([]byte, error) { return redact.Marshal(r) }
 
-// EventKind names what an Event tells.
+// EventKind names what an [Event] reports.
 type EventKind string
 
 const (
 	// EventCallStart: a call begins.
 	EventCallStart EventKind = "call start"
-	// EventAttemptStart: an attempt is about to be sent. It is told while the
-	// attempt holds its place in the rate limit, so the answer should be quick.
+	// EventAttemptStart: an attempt is about to be sent. The attempt holds its
+	// place in the rate limit meanwhile, so an observer should return quickly.
 	EventAttemptStart EventKind = "attempt start"
 	// EventAttemptEnd: an attempt has ended.
 	EventAttemptEnd EventKind = "attempt"
-	// EventWait: the call is about to wait before it repeats an attempt.
+	// EventWait: the call is about to wait before a retry.
 	EventWait EventKind = "wait"
 	// EventCallEnd: a call has ended. Verdict is VerdictDone where it
 	// succeeded.
 	EventCallEnd EventKind = "call end"
-	// EventBlock: a bare 403 has put the client on watch or stopped it, or
-	// that is over. Mode says which.
+	// EventBlock: a bare 403 has put the client on watch or stopped it, or the
+	// block has ended. See Event.Block.
 	EventBlock EventKind = "block"
-	// EventLimiterMode: the limiter's mode is known for the first time, or
-	// has changed.
+	// EventLimiterMode: the limiter's mode is known for the first time, or has
+	// changed. See Event.LimiterMode.
 	EventLimiterMode EventKind = "limiter mode"
-	// EventTokenStore: the token store has begun to fail, or works again.
+	// EventTokenStore: the token store has failed, or works again. See
+	// Event.TokenStore.
 	EventTokenStore EventKind = "token store"
 )
 
-// The values of Event.Mode of an EventBlock and an EventTokenStore.
+// BlockState is the state of a client whose requests are blocked.
+type BlockState string
+
 const (
-	// BlockWatch: calls go one at a time until one of them is let through.
-	BlockWatch = "watch"
+	// BlockWatch: requests go one at a time until one of them is not blocked.
+	BlockWatch BlockState = "watch"
 	// BlockStopped: nothing is sent until Event.RetryAt.
-	BlockStopped = "stopped"
-	// BlockLifted: a call was let through.
-	BlockLifted = "lifted"
-	// TokenStoreDown: the client mints tokens without the store.
-	TokenStoreDown = "down"
-	// TokenStoreUp: the store is in use again.
-	TokenStoreUp = "up"
+	BlockStopped BlockState = "stopped"
+	// BlockLifted: a request was not blocked; the block has ended.
+	BlockLifted BlockState = "lifted"
 )
 
-// Event is one fact about a call, as an Observer is told it. Only what is
-// safe to keep is in it: no token, secret, id, address, query or body. Token
-// requests come as calls of the operation "oauth.token", and uploads to
-// storage as "documents.put".
+// TokenStoreState says whether the [TokenStore] is in use.
+type TokenStoreState string
+
+const (
+	// TokenStoreDown: the store has failed; the client mints tokens without it.
+	TokenStoreDown TokenStoreState = "down"
+	// TokenStoreUp: the store is in use again.
+	TokenStoreUp TokenStoreState = "up"
+)
+
+// Event is one fact about a call, as an [Observer] receives it. It contains only
+// what is safe to keep: no token, secret, id, address, query or body. Token
+// requests are calls of the operation "oauth.token", and uploads to storage are
+// calls of "documents.put".
 type Event struct {
 	Kind EventKind
 	// Operation is the operation's name, such as "audits.retrieve".
@@ -142,128 +158,115 @@ type Event struct {
 	// "/v2/audits/{audit_id}"; it is empty for Client.Do.
 	PathTemplate string
 	// Host is the host and port of the client's base URL, such as
-	// "api.brellium.com:443". It is empty for an upload, which goes elsewhere.
+	// "api.brellium.com:443". It is empty for an upload, which goes to another
+	// host.
 	Host string
 	// Attempt counts from 1. On EventCallEnd it is the number of attempts.
 	Attempt int
-	// StatusCode is the answer's status, 0 without an answer.
+	// StatusCode is the HTTP status, 0 without a response.
 	StatusCode int
-	// Code is the error code of the answer.
+	// Code is the error code of the response.
 	Code ErrorCode
-	// RequestID is the x-request-id of the answer.
+	// RequestID is the x-request-id of the response.
 	RequestID string
-	// Verdict and Reason say what an attempt, or the call, came to. Reason is
-	// a short text of this package's own.
+	// Verdict and Reason are the result of an attempt, or of the call. Reason is
+	// a short fixed text.
 	Verdict Verdict
 	Reason  string
 	// Wait is how long the call is about to wait (EventWait), or has waited
-	// because of the attempt before this one (EventAttemptEnd).
+	// after the attempt before this one (EventAttemptEnd).
 	Wait time.Duration
 	// Queued is the time spent before this attempt waiting for a token, for a
 	// free place and for the rate limit (EventAttemptEnd).
 	Queued time.Duration
 	// Duration is how long the attempt took from sending to the last byte of
-	// its answer (EventAttemptEnd), or the call with all its waits (EventCallEnd).
+	// its response (EventAttemptEnd), or the call with all its waits
+	// (EventCallEnd).
 	Duration time.Duration
-	// RateLimit is what the answer's headers said.
+	// RateLimit is from the RateLimit headers of the response.
 	RateLimit RateLimit
 	// RetryAt is when a stopped client sends again (EventBlock).
 	RetryAt time.Time
-	// Mode is the limiter's new mode (EventLimiterMode, see LimiterMode), one
-	// of BlockWatch, BlockStopped and BlockLifted (EventBlock), or one of
-	// TokenStoreDown and TokenStoreUp (EventTokenStore).
-	Mode string
-	// Header, on EventAttemptStart alone, takes headers to send along, such
-	// as traceparent. Those that the client sets itself win, and those that
-	// WithHeader refuses are left out. It is nil for an upload, whose URL is
-	// signed, and nil for other events. It is never printed.
-	Header http.Header
+	// Block is the new state of the block (EventBlock).
+	Block BlockState
+	// LimiterMode is the limiter's new mode (EventLimiterMode).
+	LimiterMode LimiterMode
+	// TokenStore is the new state of the token store (EventTokenStore).
+	TokenStore TokenStoreState
 }
 
-// facts is everything that may be logged of a call: an allowlist that the
-// compiler keeps. Nothing else has a name here.
-type facts struct {
-	operation, method, path string
-	attempt, attempts       int
-	status                  int
-	code                    ErrorCode
-	requestID               string
-	verdict                 Verdict
-	reason                  string
-	wait, queued, duration  time.Duration
-	rate                    RateLimit
-	retryAt                 time.Time
-	mode                    string
-}
-
-// attrs are the facts that are known.
-func (f facts) attrs() []slog.Attr {
+// attrs are the only fields that may be logged, where they are set.
+func (e Event) attrs() []slog.Attr {
 	attrs := make([]slog.Attr, 0, 12)
 	add := func(known bool, a slog.Attr) {
 		if known {
 			attrs = append(attrs, a)
 		}
 	}
-	add(f.operation != "", slog.String("operation", f.operation))
-	add(f.method != "", slog.String("method", f.method))
-	add(f.path != "", slog.String("path", f.path))
-	add(f.attempt > 0, slog.Int("attempt", f.attempt))
-	add(f.attempts > 0, slog.Int("attempts", f.attempts))
-	add(f.status > 0, slog.Int("status", f.status))
-	add(f.code != "", slog.String("code", string(f.code)))
-	add(f.requestID != "", slog.String("request_id", f.requestID))
-	add(f.verdict != "", slog.String("verdict", string(f.verdict)))
-	add(f.reason != "", slog.String("reason", f.reason))
-	add(f.wait > 0, slog.Duration("wait", f.wait))
-	add(f.queued > 0, slog.Duration("queued", f.queued))
-	add(f.duration > 0, slog.Duration("duration", f.duration))
-	add(f.rate.Known(), slog.Int("remaining", f.rate.Remaining))
-	add(!f.retryAt.IsZero(), slog.Time("retry_at", f.retryAt))
-	add(f.mode != "", slog.String("mode", f.mode))
+	count := "attempt"
+	if e.Kind == EventCallEnd {
+		count = "attempts"
+	}
+	add(e.Operation != "", slog.String("operation", e.Operation))
+	add(e.Method != "", slog.String("method", e.Method))
+	add(e.PathTemplate != "", slog.String("path", e.PathTemplate))
+	add(e.Attempt > 0, slog.Int(count, e.Attempt))
+	add(e.StatusCode > 0, slog.Int("status", e.StatusCode))
+	add(e.Code != "", slog.String("code", string(e.Code)))
+	add(e.RequestID != "", slog.String("request_id", e.RequestID))
+	add(e.Verdict != "", slog.String("verdict", string(e.Verdict)))
+	add(e.Reason != "", slog.String("reason", e.Reason))
+	add(e.Wait > 0, slog.Duration("wait", e.Wait))
+	add(e.Queued > 0, slog.Duration("queued", e.Queued))
+	add(e.Duration > 0, slog.Duration("duration", e.Duration))
+	add(e.RateLimit.Known(), slog.Int("remaining", e.RateLimit.Remaining))
+	add(!e.RetryAt.IsZero(), slog.Time("retry_at", e.RetryAt))
+	add(e.Block != "", slog.String("block", string(e.Block)))
+	add(e.LimiterMode != "", slog.String("limiter_mode", string(e.LimiterMode)))
+	add(e.TokenStore != "", slog.String("token_store", string(e.TokenStore)))
 	return attrs
 }
 
-func (e *Event) facts() facts {
-	f := facts{
-		operation: e.Operation, method: e.Method, path: e.PathTemplate, attempt: e.Attempt, status: e.StatusCode,
-		code: e.Code, requestID: e.RequestID, verdict: e.Verdict, reason: e.Reason, wait: e.Wait, queued: e.Queued,
-		duration: e.Duration, rate: e.RateLimit, retryAt: e.RetryAt, mode: e.Mode,
-	}
-	if e.Kind == EventCallEnd {
-		f.attempt, f.attempts = 0, e.Attempt
-	}
-	return f
-}
+// LogValue returns the attributes that a record of [WithLogger] has.
+func (e Event) LogValue() slog.Value { return slog.GroupValue(e.attrs()...) }
 
-// LogValue gives the event's facts, as a record of WithLogger has them.
-func (e Event) LogValue() slog.Value { return slog.GroupValue(e.facts().attrs()...) }
+// Format prints the kind and the attributes of LogValue, under every verb.
+func (e Event) Format(s fmt.State, verb rune) { redact.FormatAttrs(s, verb, string(e.Kind), e) }
 
-// Format prints the kind and what LogValue gives, under every verb.
-func (e Event) Format(s fmt.State, verb rune) { formatAttrs(s, verb, string(e.Kind), e) }
+// MarshalJSON encodes the attributes of LogValue.
+func (e Event) MarshalJSON() ([]byte, error) { return redact.Marshal(e) }
 
-// MarshalJSON encodes what LogValue gives.
-func (e Event) MarshalJSON() ([]byte, error) { return marshalSafe(e) }
-
-// Observer is told what happens within calls, in the goroutine of the call
-// and never under a lock: a slow one delays its own call, and one that panics
-// is ignored. It must be safe for concurrent use.
+// Observer is called with the events of each call, in the goroutine of the call
+// and never under a lock: a slow observer delays its own call, and a panic in
+// one is ignored. It must be safe for concurrent use.
 type Observer interface {
-	// Observe is told one event. The values of the context that it returns for
-	// EventCallStart are the call's from there on, and those for
-	// EventAttemptStart the attempt's, up to its EventAttemptEnd; its deadline and
-	// its end are not heeded. For other events, and where it is nil, the
-	// returned context changes nothing.
+	// Observe is called with one event. The values of the context that it
+	// returns for EventCallStart are used for the rest of the call, and those
+	// for EventAttemptStart until the EventAttemptEnd of the attempt; the
+	// deadline and cancellation of a returned context are ignored. For other
+	// events the returned context is ignored, and nil changes nothing.
 	Observe(ctx context.Context, e Event) context.Context
 }
 
-// ObserverFunc is an Observer that is one function.
+// HeaderObserver is an [Observer] that adds headers to requests, such as
+// traceparent.
+type HeaderObserver interface {
+	Observer
+	// RequestHeader returns the headers to add to the attempt that is about to
+	// be sent. ctx has the values that Observe returned for its
+	// EventAttemptStart. Headers that the client sets itself and those that
+	// [WithHeader] rejects are left out. It is not called for an upload, whose
+	// URL is signed.
+	RequestHeader(ctx context.Context) http.Header
+}
+
+// ObserverFunc is a function as an [Observer].
 type ObserverFunc func(ctx context.Context, e Event) context.Context
 
 // Observe calls f.
 func (f ObserverFunc) Observe(ctx context.Context, e Event) context.Context { return f(ctx, e) }
 
-// observers is the client's own observer and logger, either of which may be
-// nil.
+// observers are the client's observer and logger, either of which may be nil.
 type observers struct {
 	observer Observer
 	logger   *slog.Logger
@@ -271,7 +274,7 @@ type observers struct {
 
 func (o *observers) on() bool { return o.observer != nil || o.logger != nil }
 
-// tell passes e on. It returns the context to go on with.
+// report passes e on. It returns the context to continue with.
 func (o *observers) report(ctx context.Context, level slog.Level, e Event) context.Context {
 	if o.logger != nil {
 		o.log(ctx, level, &e)
@@ -282,46 +285,60 @@ func (o *observers) report(ctx context.Context, level slog.Level, e Event) conte
 	return o.observe(ctx, e)
 }
 
-// observe tells the observer. What it returns lends its values to ctx, and
-// nothing else, so that it can neither end a call nor prolong it.
+// observe calls the observer. The context that it returns adds its values to
+// ctx and nothing else, so that it can neither end a call nor prolong it.
 func (o *observers) observe(ctx context.Context, e Event) (next context.Context) {
 	next = ctx
-	defer func() { _ = recover() }() // an observer that panics harms no call
-	if lender := o.observer.Observe(ctx, e); lender != nil && lender != ctx {
-		next = &lentContext{ctx, lender}
+	defer func() { _ = recover() }() // an observer that panics must not fail the call
+	if values := o.observer.Observe(ctx, e); values != nil && values != ctx {
+		next = &valuesContext{ctx, values}
 	}
 	return next
 }
 
-// lentContext is a context with the values of another one before its own.
-type lentContext struct {
-	context.Context
-	lender context.Context
+// requestHeader returns the headers that the observer adds, without those that
+// may not be added.
+func (o *observers) requestHeader(ctx context.Context) (header http.Header) {
+	h, ok := o.observer.(HeaderObserver)
+	if !ok {
+		return nil
+	}
+	defer func() { _ = recover() }() // as in observe
+	header = http.Header{}
+	for key, values := range h.RequestHeader(ctx) {
+		if key = http.CanonicalHeaderKey(key); checkHeader(key, values...) == nil {
+			header[key] = values
+		}
+	}
+	return header
 }
 
-func (c *lentContext) Value(key any) any {
-	if v := c.lender.Value(key); v != nil {
+// valuesContext is a context with the values of another one before its own.
+type valuesContext struct {
+	context.Context
+	values context.Context
+}
+
+func (c *valuesContext) Value(key any) any {
+	if v := c.values.Value(key); v != nil {
 		return v
 	}
 	return c.Context.Value(key)
 }
 
-// log writes e. What starts something is left out: what ends it says it all.
+// log writes a record of e. The start of a call or an attempt is left out,
+// since the record of its end says the same and more.
 func (o *observers) log(ctx context.Context, level slog.Level, e *Event) {
-	defer func() { _ = recover() }() // a handler that panics harms no call
+	defer func() { _ = recover() }() // a handler that panics must not fail the call
 	if e.Kind == EventCallStart || e.Kind == EventAttemptStart || !o.logger.Enabled(ctx, level) {
 		return
 	}
-	o.logger.LogAttrs(ctx, level, "brellium "+string(e.Kind), e.facts().attrs()...)
+	o.logger.LogAttrs(ctx, level, "brellium "+string(e.Kind), e.attrs()...)
 }
 
 // event is an Event of kind about the call.
 func (c *call) event(kind EventKind) Event {
-	e := Event{Kind: kind, Operation: c.op.name, Method: c.op.method, PathTemplate: c.op.path}
-	if c.op != opDocumentsPut {
-		e.Host = hostPort(&c.client.baseURL)
-	}
-	return e
+	return Event{Kind: kind, Operation: c.op.name, Method: c.op.method, PathTemplate: c.op.path, Host: c.route.host}
 }
 
 func hostPort(u *url.URL) string {
@@ -336,7 +353,8 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// tell passes an event about the call on, if anybody listens.
+// report passes an event about the call on, if there is an observer or a
+// logger.
 func (c *call) report(ctx context.Context, kind EventKind, fill func(*Event) slog.Level) {
 	if o := &c.client.observers; o.on() {
 		e := c.event(kind)
@@ -345,7 +363,7 @@ func (c *call) report(ctx context.Context, kind EventKind, fill func(*Event) slo
 	}
 }
 
-// reportStart announces the call.
+// reportStart reports that the call begins. It returns the call's context.
 func (c *call) reportStart(ctx context.Context) context.Context {
 	if o := &c.client.observers; o.observer != nil {
 		return o.observe(ctx, c.event(EventCallStart))
@@ -353,11 +371,8 @@ func (c *call) reportStart(ctx context.Context) context.Context {
 	return ctx
 }
 
-// watched reports whether anybody wants the record of each attempt.
-func (c *call) watched() bool { return c.response != nil || c.client.observers.on() }
-
-// reportAttemptStart announces the next attempt. It returns the context that the
-// attempt runs on and the headers that the observer wants sent along.
+// reportAttemptStart reports that an attempt begins. It returns the attempt's
+// context and the headers that the observer adds.
 func (c *call) reportAttemptStart(ctx context.Context) (context.Context, http.Header) {
 	o := &c.client.observers
 	if o.observer == nil {
@@ -365,21 +380,16 @@ func (c *call) reportAttemptStart(ctx context.Context) (context.Context, http.He
 	}
 	e := c.event(EventAttemptStart)
 	e.Attempt = c.attempts
-	if c.op != opDocumentsPut {
-		e.Header = http.Header{}
-	}
 	ctx = o.observe(ctx, e)
-	for key, values := range e.Header {
-		if checkHeader(key, values...) != nil || key != http.CanonicalHeaderKey(key) {
-			delete(e.Header, key)
-		}
+	if c.route.signed {
+		return ctx, nil
 	}
-	return ctx, e.Header
+	return ctx, o.requestHeader(ctx)
 }
 
 // record notes an attempt that has ended, for the Response and the observer.
-// ctx has the values that the observer lent to it.
-func (c *call) record(caller, ctx context.Context, queued, took time.Duration) {
+// observed is the attempt's context.
+func (c *call) record(caller, observed context.Context, queued, took time.Duration) {
 	o := &c.last
 	if r := c.response; r != nil {
 		r.Attempts = append(r.Attempts, Attempt{
@@ -387,76 +397,79 @@ func (c *call) record(caller, ctx context.Context, queued, took time.Duration) {
 			Wait: c.retry.RetryWaitMin, Queued: queued, Duration: took,
 		})
 	}
-	c.report(ctx, EventAttemptEnd, func(e *Event) slog.Level {
-		c.fillAnswer(e)
+	if !c.client.observers.on() {
+		return
+	}
+	c.report(observed, EventAttemptEnd, func(e *Event) slog.Level {
+		c.fillResult(e)
 		e.Attempt, e.Wait, e.Queued, e.Duration = c.attempts, c.retry.RetryWaitMin, queued, took
 		return slog.LevelDebug
 	})
-	if l, ok := c.limiter.(interface{ Mode() LimiterMode }); ok && c.client.observers.on() {
-		if mode := l.Mode(); c.client.limiterMode(mode) {
+	if l, ok := c.route.limiter.(interface{ State() LimiterState }); ok && c.route.tokens != nil {
+		if mode := l.State().Mode; c.client.limiterModeChanged(mode) {
 			c.report(caller, EventLimiterMode, func(e *Event) slog.Level {
-				e.Mode = string(mode)
+				e.LimiterMode = mode
 				return slog.LevelDebug
 			})
 		}
 	}
 }
 
-// reportWait announces the wait before a repeat.
+// reportWait reports the wait before a retry.
 func (c *call) reportWait(ctx context.Context, wait time.Duration) {
 	c.report(ctx, EventWait, func(e *Event) slog.Level {
-		c.fillAnswer(e)
+		c.fillResult(e)
 		e.Attempt, e.Wait = c.attempts, wait
 		return slog.LevelDebug
 	})
 }
 
-// reportBlock announces that a block has begun, has got worse or is over.
-func (c *call) reportBlock(ctx context.Context, news blockNews, retryAt time.Time) {
+// reportBlock reports that a block has begun, has become worse or has ended.
+func (c *call) reportBlock(ctx context.Context, signal block.Signal, retryAt time.Time) {
 	c.report(ctx, EventBlock, func(e *Event) slog.Level {
 		e.RetryAt = retryAt
 		switch {
-		case news == blockLifted:
-			e.Mode = BlockLifted
+		case signal == block.Lifted:
+			e.Block = BlockLifted
 			return slog.LevelInfo
 		case retryAt.IsZero():
-			e.Mode = BlockWatch
+			e.Block = BlockWatch
 		default:
-			e.Mode = BlockStopped
+			e.Block = BlockStopped
 		}
 		return slog.LevelWarn
 	})
 }
 
-// reportTokenStore announces that the token store fails, or works again.
+// reportTokenStore reports that the token store has failed, or works again.
 func (o *observers) reportTokenStore(err error) {
 	if !o.on() {
 		return
 	}
-	e, level := Event{Kind: EventTokenStore, Mode: TokenStoreUp}, slog.LevelInfo
+	e, level := Event{Kind: EventTokenStore, TokenStore: TokenStoreUp}, slog.LevelInfo
 	if err != nil {
-		e.Mode, level = TokenStoreDown, slog.LevelWarn
+		e.TokenStore, level = TokenStoreDown, slog.LevelWarn
 	}
 	o.report(context.Background(), level, e)
 }
 
-// fillAnswer gives e what the last answer says and may be told.
-func (c *call) fillAnswer(e *Event) {
+// fillResult sets what the last attempt says and may be reported.
+func (c *call) fillResult(e *Event) {
 	o := &c.last
 	e.StatusCode, e.RequestID, e.RateLimit = o.Status, o.requestID, o.rate
 	e.Verdict, e.Reason = o.verdict, o.reason
 	if o.Status >= 300 {
-		answer := APIError{Body: o.Body}
-		readEnvelope(&answer)
-		e.Code = answer.Code
+		envelope := APIError{Body: o.Body}
+		readEnvelope(&envelope)
+		e.Code = envelope.Code
 	}
 }
 
-// reportEnd announces the end of a call that began at begun. One that was given
-// up is a warning; a 404, a 409 and a caller who has cancelled are not.
+// reportEnd reports the end of a call that began at begun. A call that failed
+// is a warning, except for a 404, a 409 and the caller's cancellation.
 func (c *call) reportEnd(ctx context.Context, begun time.Time, err error) {
 	c.report(ctx, EventCallEnd, func(e *Event) slog.Level {
-		c.fillAnswer(e)
+		c.fillResult(e)
 		e.Attempt, e.Duration = c.attempts, time.Since(begun)
 		switch err := err.(type) {
 		case nil:
@@ -464,11 +477,11 @@ func (c *call) reportEnd(ctx context.Context, begun time.Time, err error) {
 		case *RetriesExhaustedError:
 			e.Reason = "gave up: " + string(err.Reason)
 		case *DecodeError:
-			e.Verdict, e.Reason = VerdictRejected, "unusable answer: "+err.Reason
+			e.Verdict, e.Reason = VerdictRejected, "unusable response: "+err.Reason
 		case *InterruptedError:
 			e.Verdict, e.Reason = VerdictCanceled, "the caller's deadline"
 			if errors.Is(err.Err, context.Canceled) {
-				e.Reason = "cancelled by the caller"
+				e.Reason = "canceled by the caller"
 				return slog.LevelDebug
 			}
 		case *APIError:
@@ -480,8 +493,8 @@ func (c *call) reportEnd(ctx context.Context, begun time.Time, err error) {
 	})
 }
 
-// limiterMode reports whether mode is news.
-func (c *Client) limiterMode(mode LimiterMode) bool {
+// limiterModeChanged notes the limiter's mode and reports whether it is new.
+func (c *Client) limiterModeChanged(mode LimiterMode) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	changed := c.mode != mode

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brellium/brellium-go/internal/block"
 	"github.com/brellium/brellium-go/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,7 +16,7 @@ func TestNothingIsAllocatedWhereNobodyListens(t *testing.T) {
 	client, err := NewClient(WithAccessToken("t"))
 	require.NoError(t, err)
 	ctx := context.Background()
-	c := &call{client: client, op: opAuditsRetrieve, limiter: client.limiter}
+	c := &call{client: client, op: opAuditsRetrieve, route: &client.api}
 	c.last = outcome{Result: wire.Result{Status: http.StatusServiceUnavailable, Body: []byte(`{"error":{"code":"UNAVAILABLE"}}`)}, verdict: VerdictUnknown, requestID: "r"}
 	gaveUp := &RetriesExhaustedError{Reason: ExhaustedAttempts}
 	begun := time.Now()
@@ -29,7 +30,7 @@ func TestNothingIsAllocatedWhereNobodyListens(t *testing.T) {
 		}
 		c.record(ctx, told, time.Second, time.Second)
 		c.reportWait(ctx, time.Second)
-		c.reportBlock(ctx, blockRefused, begun)
+		c.reportBlock(ctx, block.Blocked, begun)
 		c.reportEnd(ctx, begun, gaveUp)
 		client.observers.reportTokenStore(nil)
 	}

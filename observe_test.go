@@ -200,7 +200,7 @@ func TestTheLoggerIsGivenAttemptsAndWaitsAtDebug(t *testing.T) {
 // What may be in a record, as DESIGN and SECURITY.md have it. A new name here
 // is a decision about privacy.
 var loggedNames = []string{"operation", "method", "path", "attempt", "attempts", "status", "code", "request_id",
-	"verdict", "reason", "wait", "queued", "duration", "remaining", "retry_at", "mode"}
+	"verdict", "reason", "wait", "queued", "duration", "remaining", "retry_at", "block", "limiter_mode", "token_store"}
 
 func TestAWarningIsForACallThatWasGivenUp(t *testing.T) {
 	exists := brelliumtest.Status(409, "USER_EXISTS")
@@ -210,16 +210,16 @@ func TestAWarningIsForACallThatWasGivenUp(t *testing.T) {
 		level   string
 		reason  string
 	}{
-		"success":    {brelliumtest.OK(), 0, "DEBUG", "answered"},
+		"success":    {brelliumtest.OK(), 0, "DEBUG", "success"},
 		"not found":  {brelliumtest.Status(404, "NOT_FOUND"), 0, "DEBUG", "status 404"},
 		"conflict":   {exists, 0, "DEBUG", "status 409"},
 		"bad":        {brelliumtest.Status(400, "INVALID"), 0, "WARN", "status 400"},
 		"gave up":    {brelliumtest.Status(503, "UNAVAILABLE").Forever(), 0, "WARN", "gave up: attempts"},
-		"unusable":   {brelliumtest.HTML(200), 0, "WARN", "unusable answer: it is a page instead of JSON"},
+		"unusable":   {brelliumtest.HTML(200), 0, "WARN", "unusable response: the body is HTML instead of JSON"},
 		"blocked":    {brelliumtest.Blocked(), 0, "WARN", "bare 403"},
 		"no network": {brelliumtest.NeverSent().Forever(), 0, "WARN", "gave up: attempts"},
 		"deadline":   {brelliumtest.StallHeaders(0), time.Second, "WARN", "the caller's deadline"},
-		"cancelled":  {brelliumtest.StallHeaders(0), -time.Second, "DEBUG", "cancelled by the caller"},
+		"cancelled":  {brelliumtest.StallHeaders(0), -time.Second, "DEBUG", "canceled by the caller"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -278,17 +278,17 @@ func TestBlocksLimiterModesAndTheTokenStoreAreTold(t *testing.T) {
 		modes := map[brellium.EventKind][]string{}
 		o.mu.Lock()
 		for _, e := range o.events {
-			if e.Mode != "" {
-				modes[e.Kind] = append(modes[e.Kind], e.Mode)
-				assert.Equal(t, e.Kind == brellium.EventBlock && e.Mode == brellium.BlockStopped, !e.RetryAt.IsZero())
+			if state := string(e.Block) + string(e.LimiterMode) + string(e.TokenStore); state != "" {
+				modes[e.Kind] = append(modes[e.Kind], state)
+				assert.Equal(t, e.Block == brellium.BlockStopped, !e.RetryAt.IsZero())
 				if !e.RetryAt.IsZero() {
 					assert.Equal(t, stopped.Add(30*time.Second), e.RetryAt)
 				}
 			}
 		}
 		o.mu.Unlock()
-		assert.Equal(t, []string{brellium.BlockWatch, brellium.BlockStopped, brellium.BlockLifted}, modes[brellium.EventBlock])
-		assert.Equal(t, []string{brellium.TokenStoreDown, brellium.TokenStoreUp}, modes[brellium.EventTokenStore])
+		assert.Equal(t, []string{"watch", "stopped", "lifted"}, modes[brellium.EventBlock])
+		assert.Equal(t, []string{"down", "up"}, modes[brellium.EventTokenStore])
 		require.NotEmpty(t, modes[brellium.EventLimiterMode])
 		for i, mode := range modes[brellium.EventLimiterMode] {
 			assert.True(t, i == 0 || mode != modes[brellium.EventLimiterMode][i-1], "only a change is told: %v", modes)
@@ -298,8 +298,10 @@ func TestBlocksLimiterModesAndTheTokenStoreAreTold(t *testing.T) {
 		assert.NotContains(t, text, "marker")
 		var levels []string
 		for _, r := range records(t, &log) {
-			if r["msg"] == "brellium block" || r["msg"] == "brellium token store" {
-				levels = append(levels, r["level"].(string)+" "+r["mode"].(string))
+			for _, key := range []string{"block", "token_store"} {
+				if state, ok := r[key]; ok {
+					levels = append(levels, r["level"].(string)+" "+state.(string))
+				}
 			}
 		}
 		assert.Equal(t, []string{"WARN down", "INFO up", "WARN watch", "WARN stopped", "INFO lifted"}, levels)
@@ -490,21 +492,12 @@ func (f tripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(
 
 func TestAnObserversHeadersCannotReplaceTheClientsOrSmuggle(t *testing.T) {
 	emu := brelliumtest.New()
-	client := clientOf(t, emu, brellium.WithObserver(brellium.ObserverFunc(func(ctx context.Context, e brellium.Event) context.Context {
-		if e.Kind != brellium.EventAttemptStart {
-			assert.Nil(t, e.Header)
-			return ctx
-		}
-		e.Header.Set("Traceparent", "00-1")
-		e.Header.Set("User-Agent", "marker")
-		e.Header.Set("Accept", "marker")
-		for _, key := range []string{"Authorization", "authorization", "Content-Type", "Host", "Content-Length", "Connection",
-			"Upgrade", "Transfer-Encoding", "Idempotency-Key", "Proxy-Authorization", "bad key", "x-lower"} {
-			e.Header[key] = []string{"marker"}
-		}
-		e.Header["X-Smuggled"] = []string{"a\r\nAuthorization: Bearer marker"}
-		return ctx
-	})))
+	headers := headersAdded{"Traceparent": {"00-1"}, "x-lower": {"1"}, "X-Smuggled": {"a\r\nAuthorization: Bearer marker"}}
+	for _, key := range []string{"Authorization", "authorization", "Content-Type", "Host", "Content-Length", "Connection",
+		"Upgrade", "Transfer-Encoding", "Idempotency-Key", "Proxy-Authorization", "bad key", "User-Agent", "Accept"} {
+		headers[key] = []string{"marker"}
+	}
+	client := clientOf(t, emu, brellium.WithObserver(headers))
 	require.NoError(t, getSample(t.Context(), client, brellium.WithHeader("X-Own", "1")))
 	for _, r := range emu.Requests() {
 		var names []string
@@ -513,9 +506,26 @@ func TestAnObserversHeadersCannotReplaceTheClientsOrSmuggle(t *testing.T) {
 			assert.NotContains(t, strings.Join(values, " "), "marker", key)
 		}
 		assert.Contains(t, names, "Traceparent")
-		assert.NotContains(t, names, "X-Lower")
+		assert.Contains(t, names, "X-Lower", "in its canonical form")
 	}
+	assert.Equal(t, []string{"marker"}, headers["Authorization"], "the observer's own map is left alone")
 }
+
+// headersAdded is an observer that adds these headers to each request.
+type headersAdded http.Header
+
+func (headersAdded) Observe(ctx context.Context, _ brellium.Event) context.Context { return ctx }
+func (h headersAdded) RequestHeader(context.Context) http.Header                   { return http.Header(h) }
+
+// A panic in RequestHeader must not fail the call.
+func TestAnObserverThatPanicsOverHeadersFailsNoCall(t *testing.T) {
+	client := clientOf(t, brelliumtest.New(), brellium.WithObserver(headersPanic{headersAdded{}}))
+	require.NoError(t, getSample(t.Context(), client))
+}
+
+type headersPanic struct{ headersAdded }
+
+func (headersPanic) RequestHeader(context.Context) http.Header { panic("header") }
 
 // canned is a transport that answers everything at once.
 type canned struct{ body string }

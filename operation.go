@@ -1,55 +1,66 @@
 package brellium
 
-import "net/http"
-
-// repeatRule says when an operation may be sent again although the attempt
-// before may have run: after a 5xx, a 408, a timeout or a lost connection.
-type repeatRule string
-
-const (
-	repeatAlways        repeatRule = "yes"
-	repeatNever         repeatRule = "no"
-	repeatIfExternalIDs repeatRule = "if every document has an external_id"
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
 )
 
-// operation is one thing that the API does, as the guide's table has it. Every
-// policy, error, log record and span keys on it.
+// retryRule says when an operation may be retried although the attempt before
+// may have run: after a 5xx, a 408, a timeout or a lost connection.
+type retryRule string
+
+const (
+	retryAlways        retryRule = "yes"
+	retryNever         retryRule = "no"
+	retryIfExternalIDs retryRule = "if every document has an external_id"
+)
+
+// operation is one operation of the API. Retry policy, errors, log records and
+// spans are keyed by it.
 type operation struct {
 	// name is the service and the method in the API's words.
 	name   string
 	method string
 	// path is the template; it holds at most one {placeholder}.
-	path   string
-	repeat repeatRule
-	// write is false where nothing changes, so that the outcome of a lost
-	// answer is of no concern.
+	path  string
+	retry retryRule
+	// write is false for a read, whose outcome does not matter where the
+	// response is lost.
 	write bool
-	// goneIsDone: a 404 on a repeat, after an attempt that may have run, is
-	// the success of that attempt.
+	// goneIsDone: a 404 on a retry, after an attempt that may have run, means
+	// that the earlier attempt succeeded.
 	goneIsDone bool
 }
 
-// The operations of the API. The column repeat is the guide's table "Decide
-// what is safe to retry"; README.md prints it, and a test compares the two.
+// The operations of the API. The column retry is the guide's table "Decide what
+// is safe to retry"; README.md prints it, and a test compares the two.
 var (
-	opAuditsList              = &operation{name: "audits.list", method: http.MethodGet, path: "/v2/audits", repeat: repeatAlways}
-	opAuditsRetrieve          = &operation{name: "audits.retrieve", method: http.MethodGet, path: "/v2/audits/{audit_id}", repeat: repeatAlways}
-	opAuditsUpdate            = &operation{name: "audits.update", method: http.MethodPatch, path: "/v2/audits/{audit_id}", repeat: repeatAlways, write: true}
-	opAuditsBatchUpdate       = &operation{name: "audits.batch_update", method: http.MethodPost, path: "/v2/audits/batch_update", repeat: repeatAlways, write: true}
-	opDocumentsCreate         = &operation{name: "documents.create", method: http.MethodPost, path: "/v2/documents", repeat: repeatIfExternalIDs, write: true}
-	opDocumentsList           = &operation{name: "documents.list", method: http.MethodGet, path: "/v2/documents", repeat: repeatAlways}
-	opDocumentsRetrieve       = &operation{name: "documents.retrieve", method: http.MethodGet, path: "/v2/documents/{document_id}", repeat: repeatAlways}
-	opDocumentsPut            = &operation{name: "documents.put", method: http.MethodPut, path: "{upload_url}", repeat: repeatAlways, write: true}
-	opUsersCreate             = &operation{name: "users.create", method: http.MethodPost, path: "/v2/users", repeat: repeatNever, write: true}
-	opUsersList               = &operation{name: "users.list", method: http.MethodGet, path: "/v2/users", repeat: repeatAlways}
-	opUsersRetrieve           = &operation{name: "users.retrieve", method: http.MethodGet, path: "/v2/users/{user_id}", repeat: repeatAlways}
-	opUsersDelete             = &operation{name: "users.delete", method: http.MethodDelete, path: "/v2/users/{user_id}", repeat: repeatAlways, write: true, goneIsDone: true}
-	opEmailRecipientsCreate   = &operation{name: "email_recipients.create", method: http.MethodPost, path: "/v2/email_recipients", repeat: repeatNever, write: true}
-	opEmailRecipientsList     = &operation{name: "email_recipients.list", method: http.MethodGet, path: "/v2/email_recipients", repeat: repeatAlways}
-	opEmailRecipientsRetrieve = &operation{name: "email_recipients.retrieve", method: http.MethodGet, path: "/v2/email_recipients/{email_recipient_id}", repeat: repeatAlways}
-	// A mint changes no records, but each one counts against the endpoint's
-	// own limit, so that its attempts are few.
-	opOAuthToken = &operation{name: "oauth.token", method: http.MethodPost, path: "/v2/oauth/token", repeat: repeatAlways}
+	opAuditsList              = &operation{name: "audits.list", method: http.MethodGet, path: "/v2/audits", retry: retryAlways}
+	opAuditsRetrieve          = &operation{name: "audits.retrieve", method: http.MethodGet, path: "/v2/audits/{audit_id}", retry: retryAlways}
+	opAuditsUpdate            = &operation{name: "audits.update", method: http.MethodPatch, path: "/v2/audits/{audit_id}", retry: retryAlways, write: true}
+	opAuditsBatchUpdate       = &operation{name: "audits.batch_update", method: http.MethodPost, path: "/v2/audits/batch_update", retry: retryAlways, write: true}
+	opDocumentsCreate         = &operation{name: "documents.create", method: http.MethodPost, path: "/v2/documents", retry: retryIfExternalIDs, write: true}
+	opDocumentsList           = &operation{name: "documents.list", method: http.MethodGet, path: "/v2/documents", retry: retryAlways}
+	opDocumentsRetrieve       = &operation{name: "documents.retrieve", method: http.MethodGet, path: "/v2/documents/{document_id}", retry: retryAlways}
+	opDocumentsPut            = &operation{name: "documents.put", method: http.MethodPut, path: "{upload_url}", retry: retryAlways, write: true}
+	opUsersCreate             = &operation{name: "users.create", method: http.MethodPost, path: "/v2/users", retry: retryNever, write: true}
+	opUsersList               = &operation{name: "users.list", method: http.MethodGet, path: "/v2/users", retry: retryAlways}
+	opUsersRetrieve           = &operation{name: "users.retrieve", method: http.MethodGet, path: "/v2/users/{user_id}", retry: retryAlways}
+	opUsersDelete             = &operation{name: "users.delete", method: http.MethodDelete, path: "/v2/users/{user_id}", retry: retryAlways, write: true, goneIsDone: true}
+	opEmailRecipientsCreate   = &operation{name: "email_recipients.create", method: http.MethodPost, path: "/v2/email_recipients", retry: retryNever, write: true}
+	opEmailRecipientsList     = &operation{name: "email_recipients.list", method: http.MethodGet, path: "/v2/email_recipients", retry: retryAlways}
+	opEmailRecipientsRetrieve = &operation{name: "email_recipients.retrieve", method: http.MethodGet, path: "/v2/email_recipients/{email_recipient_id}", retry: retryAlways}
+	// A token request changes no records, but each one counts against the
+	// endpoint's own limit, so its attempts are few.
+	opOAuthToken = &operation{name: "oauth.token", method: http.MethodPost, path: "/v2/oauth/token", retry: retryAlways}
 )
 
 // operations is the whole table, in the order in which it is printed.
@@ -61,15 +72,123 @@ var operations = []*operation{
 	opOAuthToken,
 }
 
-// customOperation is what Client.Do sends. Its path is the caller's and may
-// hold ids, so the operation has none.
+// customOperation is the operation of Client.Do. It has no path, since the
+// caller's may contain ids.
 func customOperation(method string, idempotent bool) *operation {
-	op := &operation{name: "client.do", method: method, repeat: repeatNever, write: true}
+	op := &operation{name: "client.do", method: method, retry: retryNever, write: true}
 	if method == http.MethodGet || method == http.MethodHead {
 		op.write = false
 	}
 	if idempotent || !op.write {
-		op.repeat = repeatAlways
+		op.retry = retryAlways
 	}
 	return op
+}
+
+// maxQuery is the longest query string that the API accepts, in bytes; a longer
+// one gets a bare 403.
+const maxQuery = 2048
+
+// request is what a resource method passes to the core: an operation and its
+// values.
+type request struct {
+	op          *operation
+	id, idField string // fills the path's placeholder; the field's name in errors
+	query       string
+	body        any
+	retryable   bool   // for an operation whose rule depends on the body
+	path        string // replaces the operation's template (Client.Do)
+}
+
+// url is the one place where a URL is built: base path, template, and the id
+// escaped once.
+func (r *request) url(base *url.URL) (url.URL, error) {
+	if len(r.query) > maxQuery {
+		return url.URL{}, &ValidationError{Field: "query", Reason: "is longer than 2,048 bytes, which the API rejects; use fewer or shorter filters"}
+	}
+	prefix, last, escaped := r.op.path, "", ""
+	if r.path != "" {
+		last, _ = url.PathUnescape(r.path)
+		escaped = r.path
+	} else if open := strings.IndexByte(r.op.path, '{'); open >= 0 {
+		if err := validateID(r.idField, r.id); err != nil {
+			return url.URL{}, err
+		}
+		prefix, last, escaped = r.op.path[:open], r.id, url.PathEscape(r.id)
+	}
+	u := url.URL{Scheme: base.Scheme, Host: base.Host, Path: base.Path + prefix + last, RawQuery: r.query}
+	if escaped != last || base.RawPath != "" {
+		u.RawPath = base.EscapedPath() + prefix + escaped
+	}
+	return u, nil
+}
+
+func validateID(field, id string) error {
+	switch {
+	case strings.TrimSpace(id) == "":
+		return &ValidationError{Field: field, Reason: "must not be blank"}
+	case id == "." || id == "..":
+		return &ValidationError{Field: field, Reason: "must not be . or .."}
+	}
+	return nil
+}
+
+// encode encodes a request body as JSON. Its error quotes nothing of it.
+func encode(body any) ([]byte, error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		reason := fmt.Sprintf("a value of type %T cannot be encoded as JSON", body)
+		var unsupported *json.UnsupportedTypeError
+		if errors.As(err, &unsupported) {
+			reason += ": it contains a " + unsupported.Type.String()
+		}
+		return nil, &ValidationError{Field: "body", Reason: reason}
+	}
+	return data, nil
+}
+
+// payload is a request's body, opened anew for each attempt.
+type payload struct {
+	open        func() (io.ReadCloser, error) // its error ends the call
+	size        int64
+	contentType []string
+	// position is how much of the body that was opened last has been read. An
+	// idle timeout needs it.
+	position func() int64
+}
+
+var jsonContentType = []string{"application/json"}
+
+func jsonPayload(body []byte) payload {
+	return payload{
+		open:        func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
+		size:        int64(len(body)),
+		contentType: jsonContentType,
+	}
+}
+
+// newRequest builds the request of one attempt, with its own header and body:
+// the transport may still be using those of an earlier attempt.
+func (c *call) newRequest(ctx context.Context, token *Token, extra http.Header) (*http.Request, error) {
+	req := c.client.requestTemplate.WithContext(ctx)
+	req.Method, req.URL, req.Host = c.op.method, &c.url, c.url.Host
+	req.Header = maps.Clone(c.header)
+	for k, v := range extra {
+		if req.Header[k] == nil {
+			req.Header[k] = v
+		}
+	}
+	if token != nil {
+		req.Header["Authorization"] = token.authorization()
+	}
+	if c.payload.open == nil {
+		return req, nil
+	}
+	req.Header["Content-Type"] = c.payload.contentType
+	body, err := c.payload.open()
+	if err != nil {
+		return nil, err
+	}
+	req.Body, req.GetBody, req.ContentLength = body, c.payload.open, c.payload.size
+	return req, nil
 }

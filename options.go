@@ -4,13 +4,17 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"os"
 	"reflect"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/brellium/brellium-go/internal/redact"
 	"github.com/hashicorp/go-retryablehttp"
 )
 
@@ -31,57 +35,39 @@ const (
 	envBaseURL      = "BRELLIUM_BASE_URL"
 )
 
-// ClientOption configures a Client. A wrong one is a ValidationError of
-// NewClient that names it.
+// ClientOption configures a [Client]. For an invalid option [NewClient] returns a
+// [ValidationError] that names it.
 type ClientOption interface{ applyClient(*clientConfig) error }
 
-// CallOption configures one call. A wrong one is a ValidationError of that
-// call, which then sends nothing.
+// CallOption configures one call. For an invalid option the call sends nothing
+// and returns a [ValidationError] that names it.
 type CallOption interface{ applyCall(*callConfig) error }
 
-// Option configures either a Client, as its default, or one call. On a call it
-// wins over the client's.
+// Option configures a [Client], as the default of its calls, or one call. On a
+// call it overrides the client's.
 type Option interface {
 	ClientOption
 	CallOption
 }
 
-// clientConfig collects what the options of NewClient said.
+// clientConfig is what the options of NewClient set.
 type clientConfig struct {
-	clientID, clientSecret, accessToken secret
+	clientID, clientSecret, accessToken secret // sealed
 
-	baseURL       string
-	httpClient    *http.Client
-	userAgent     string
-	tokenStore    TokenStore
-	limiter       Limiter
-	limiterOption string
-	sem           int
-	blockCooldown time.Duration
-	logger        *slog.Logger
-	observer      Observer
-	policy        retryPolicy
+	baseURL        string
+	httpClient     *http.Client
+	userAgent      string
+	tokenStore     TokenStore
+	limiter        Limiter
+	limiterOption  string
+	maxConcurrency int
+	blockCooldown  time.Duration
+	logger         *slog.Logger
+	observer       Observer
+	policy         retryPolicy
 }
 
-// retryPolicy is how often and how long a call may try. The zero value of a client
-// is not usable: NewClient fills in the defaults.
-type retryPolicy struct {
-	// maxRetries is the greatest number of repeats.
-	maxRetries int
-	// explicit is true where the caller set maxRetries, on the client or on
-	// the call: it then counts refusals too.
-	explicit bool
-	// forced is true where the caller set maxRetries on the call itself: it
-	// then counts for outcomes that are unknown as well.
-	forced         bool
-	attemptTimeout time.Duration
-	totalTimeout   time.Duration
-	// idleTimeout ends an attempt that stands still; 0 means never.
-	idleTimeout time.Duration
-}
-
-// callConfig collects what the options of one call said, on top of the
-// client's.
+// callConfig is what the options of one call set, on top of the client's.
 type callConfig struct {
 	policy     retryPolicy
 	response   *Response
@@ -90,7 +76,7 @@ type callConfig struct {
 	prefetch   bool
 }
 
-// callConfig reads the options of one call.
+// callConfig applies the options of one call.
 func (c *Client) callConfig(opts []CallOption) (callConfig, error) {
 	cfg := callConfig{policy: c.policy}
 	return cfg, cfg.apply(opts, false, false)
@@ -106,98 +92,78 @@ func (cfg *callConfig) apply(opts []CallOption, custom, all bool) error {
 		}
 	}
 	if cfg.prefetch && !all {
-		return &ValidationError{Field: "WithPrefetch", Reason: "is for the All methods, which read page after page"}
+		return &ValidationError{Field: "WithPrefetch", Reason: "applies to the All methods only"}
 	}
 	if cfg.idempotent && !custom {
-		return &ValidationError{Field: "WithIdempotent", Reason: "is for Client.Do; every other method knows whether it may be repeated"}
+		return &ValidationError{Field: "WithIdempotent", Reason: "applies to Client.Do only; for every other method it is known whether it may be retried"}
 	}
 	return nil
 }
 
 type clientOption func(*clientConfig) error
 
-func (o clientOption) applyClient(c *clientConfig) error {
-	if o == nil {
-		return &ValidationError{Field: "ClientOption", Reason: "must not be nil"}
-	}
-	return o(c)
-}
+func (o clientOption) applyClient(c *clientConfig) error { return o(c) }
 
 type callOption func(*callConfig) error
 
-func (o callOption) applyCall(c *callConfig) error {
-	if o == nil {
-		return &ValidationError{Field: "CallOption", Reason: "must not be nil"}
-	}
-	return o(c)
-}
+func (o callOption) applyCall(c *callConfig) error { return o(c) }
 
-// policyOption serves the client and the call. onCall is true for the latter.
-type policyOption func(t *retryPolicy, onCall bool) error
+// policyOption sets a part of the retry policy, of the client or (onCall) of one
+// call.
+type policyOption func(p *retryPolicy, onCall bool) error
 
-func (o policyOption) applyClient(c *clientConfig) error {
-	if o == nil {
-		return &ValidationError{Field: "Option", Reason: "must not be nil"}
-	}
-	return o(&c.policy, false)
-}
+func (o policyOption) applyClient(c *clientConfig) error { return o(&c.policy, false) }
+func (o policyOption) applyCall(c *callConfig) error     { return o(&c.policy, true) }
 
-func (o policyOption) applyCall(c *callConfig) error {
-	if o == nil {
-		return &ValidationError{Field: "Option", Reason: "must not be nil"}
-	}
-	return o(&c.policy, true)
-}
-
-// WithMaxRetries sets how often a call may be repeated after its first
-// attempt, refusals (429) included. Without it a call is repeated up to 4
-// times, and up to 9 times after refusals.
+// WithMaxRetries sets how often a call may be retried after its first attempt,
+// retries after a 429 included. The default is 4 retries, and 9 after a 429. 0
+// means no retry; the one retry with a new token after a 401 does not count.
 //
-// On a client it never makes an operation repeat that could do harm
-// (Users.Create, EmailRecipients.Create, and Documents.Create without an
-// external id on every document): those are still sent again only after a
-// refusal, or where it is certain that they never reached the server. On a
-// call it is your word and counts for every outcome. 0 means no repeat; the
-// one repeat with a new token after a 401 is not counted.
+// On a client it does not allow retries that could do harm: [UserService.Create],
+// [EmailRecipientService.Create], and [DocumentService.Create] without an
+// external id on every document, are still retried only after a 429 and where
+// the request certainly did not reach the server. On a call it overrides that
+// protection: the call is then retried after unknown outcomes too.
 func WithMaxRetries(n int) Option {
-	return policyOption(func(t *retryPolicy, onCall bool) error {
+	return policyOption(func(p *retryPolicy, onCall bool) error {
 		if n < 0 {
 			return &ValidationError{Field: "WithMaxRetries", Reason: "must not be negative"}
 		}
-		t.maxRetries, t.explicit, t.forced = n, true, onCall
+		p.maxRetries, p.explicit, p.forced = n, true, onCall
 		return nil
 	})
 }
 
-// WithAttemptTimeout limits each attempt, from the moment it is sent to the
-// last byte of its answer; the default is 30 s, and 0 means no limit. An
-// attempt that runs out of time is repeated where that does no harm.
+// WithAttemptTimeout limits each attempt, from sending to the last byte of its
+// response. The default is 30 s; 0 means no limit. An attempt that times out is
+// retried where that does no harm.
 func WithAttemptTimeout(d time.Duration) Option {
-	return policyOption(func(t *retryPolicy, _ bool) error {
+	return policyOption(func(p *retryPolicy, _ bool) error {
 		if d < 0 {
 			return &ValidationError{Field: "WithAttemptTimeout", Reason: "must not be negative"}
 		}
-		t.attemptTimeout = d
+		p.attemptTimeout = d
 		return nil
 	})
 }
 
-// WithTotalTimeout limits a call with all its repeats and the waits between
-// them, counted from its first attempt; the default is 60 s, and 0 means no
-// limit. Waiting for the rate limit before the first attempt is not counted:
-// use a context with a deadline to bound that.
+// WithTotalTimeout limits a call with all its retries and the waits between
+// them, counted from its first attempt. The default is 60 s; 0 means no limit.
+// The wait for the rate limit before the first attempt does not count: a context
+// with a deadline limits that too.
 func WithTotalTimeout(d time.Duration) Option {
-	return policyOption(func(t *retryPolicy, _ bool) error {
+	return policyOption(func(p *retryPolicy, _ bool) error {
 		if d < 0 {
 			return &ValidationError{Field: "WithTotalTimeout", Reason: "must not be negative"}
 		}
-		t.totalTimeout = d
+		p.totalTimeout = d
 		return nil
 	})
 }
 
-// WithClientCredentials sets the key pair of your organization. White space
-// around either is trimmed, since secrets read from files end in a newline.
+// WithClientCredentials sets the client id and client secret of your
+// organization. White space around them is trimmed, since secrets read from
+// files end in a newline.
 func WithClientCredentials(id, secretValue string) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		var err error
@@ -209,8 +175,8 @@ func WithClientCredentials(id, secretValue string) ClientOption {
 	})
 }
 
-// WithAccessToken sets a fixed access token instead of a key pair. The client
-// cannot renew it: once the API answers 401, calls fail with an APIError.
+// WithAccessToken sets a fixed access token in place of client credentials. The
+// client cannot renew it: after a 401, calls return an [APIError].
 func WithAccessToken(token string) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		var err error
@@ -219,9 +185,9 @@ func WithAccessToken(token string) ClientOption {
 	})
 }
 
-// WithBaseURL sets the address of the API, https://api.brellium.com by
-// default. It may have a path, for a gateway. It must be https, or http to a
-// loopback address, without user info, query or fragment.
+// WithBaseURL sets the URL of the API; the default is https://api.brellium.com.
+// It may have a path, for a gateway. It must be https, or http to a loopback
+// address, and must not contain user info, a query or a fragment.
 func WithBaseURL(baseURL string) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		if strings.TrimSpace(baseURL) == "" {
@@ -232,15 +198,14 @@ func WithBaseURL(baseURL string) ClientOption {
 	})
 }
 
-// WithHTTPClient makes the client send everything (API calls, token requests
-// and uploads) through hc's Transport, http.DefaultTransport where that is
-// nil. hc itself is neither changed nor kept from other uses. Of its other
-// fields, Timeout shortens the attempt timeout where it is the smaller;
-// CheckRedirect and Jar play no part, since redirects are never followed and
-// the API sets no cookies.
+// WithHTTPClient sends everything (API calls, token requests and uploads) through
+// the Transport of hc, or [http.DefaultTransport] where that is nil. hc itself is
+// not changed. Its Timeout shortens the attempt timeout where it is smaller. Its
+// CheckRedirect and Jar are ignored: redirects are not followed, and the API sets
+// no cookies.
 //
-// A transport that repeats requests on its own is refused, since attempts
-// would multiply.
+// The transport must not retry requests, since attempts would multiply; one of
+// go-retryablehttp is rejected.
 func WithHTTPClient(hc *http.Client) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		if hc == nil {
@@ -252,30 +217,30 @@ func WithHTTPClient(hc *http.Client) ClientOption {
 		if isNil(hc.Transport) && hc.Transport != nil {
 			return &ValidationError{Field: "WithHTTPClient", Reason: "its Transport is a nil pointer"}
 		}
-		if retries(hc.Transport) {
+		if _, retries := hc.Transport.(*retryablehttp.RoundTripper); retries {
 			return &ValidationError{Field: "WithHTTPClient",
-				Reason: "its Transport repeats requests on its own (retryablehttp), so that attempts would multiply; give the transport below it, and set WithMaxRetries"}
+				Reason: "its Transport retries requests (retryablehttp), so attempts would multiply; pass the transport that it wraps, and set WithMaxRetries"}
 		}
 		c.httpClient = hc
 		return nil
 	})
 }
 
-// WithUserAgent puts text in front of the client's own User-Agent, as in
-// "clinic-sync/2.1".
+// WithUserAgent puts text, such as "clinic-sync/2.1", in front of the client's
+// own User-Agent.
 func WithUserAgent(text string) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		text = strings.TrimSpace(text)
 		if text == "" || !validHeaderValue(text) {
-			return &ValidationError{Field: "WithUserAgent", Reason: "must be text that fits a header"}
+			return &ValidationError{Field: "WithUserAgent", Reason: "must be text that is valid in a header"}
 		}
 		c.userAgent = text
 		return nil
 	})
 }
 
-// WithTokenStore shares access tokens with other clients through store, so
-// that one of them mints while the others wait.
+// WithTokenStore shares access tokens with other clients through store: one of
+// them mints a token while the others wait.
 func WithTokenStore(store TokenStore) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		if isNil(store) {
@@ -286,9 +251,9 @@ func WithTokenStore(store TokenStore) ClientOption {
 	})
 }
 
-// WithRateLimiter paces the client by l, which may serve other clients of the
-// same organization too. Without any of WithRateLimiter, WithRateLimit and
-// WithoutRateLimiter each client has an AdaptiveLimiter of its own.
+// WithRateLimiter paces the client with l, which several clients of the same
+// organization may share. Without [WithRateLimiter], [WithRateLimit] and
+// [WithoutRateLimiter] each client has its own [AdaptiveLimiter].
 func WithRateLimiter(l Limiter) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		if isNil(l) {
@@ -298,50 +263,50 @@ func WithRateLimiter(l Limiter) ClientOption {
 	})
 }
 
-// WithRateLimit paces the client by a fixed share of the organization's
-// limit: a burst of at least 1 request, then perSecond. Use it where the
-// organization also runs clients that do not yield; SplitRateLimit computes
-// the shares.
+// WithRateLimit limits the client to a fixed share of the organization's rate
+// limit: a burst of at least 1 request, then perSecond requests per second. Use
+// it where the organization also runs clients that do not back off for others;
+// [SplitRateLimit] computes the shares.
 func WithRateLimit(burst int, perSecond float64) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		l, err := NewFixedLimiter(burst, perSecond)
 		if err != nil {
-			return &ValidationError{Field: "WithRateLimit", Reason: "wants a burst of at least 1 and a finite rate above 0"}
+			return &ValidationError{Field: "WithRateLimit", Reason: "needs a burst of at least 1 and a finite rate above 0"}
 		}
 		return c.setLimiter("WithRateLimit", l)
 	})
 }
 
-// WithoutRateLimiter sends attempts as they come. Refusals are still waited
-// out, each call for itself.
+// WithoutRateLimiter sends attempts without pacing. Each call still waits after a
+// 429.
 func WithoutRateLimiter() ClientOption {
 	return clientOption(func(c *clientConfig) error { return c.setLimiter("WithoutRateLimiter", nil) })
 }
 
 func (c *clientConfig) setLimiter(option string, l Limiter) error {
 	if c.limiterOption != "" && c.limiterOption != option {
-		return &ValidationError{Field: option, Reason: "contradicts " + c.limiterOption}
+		return &ValidationError{Field: option, Reason: "cannot be combined with " + c.limiterOption}
 	}
 	c.limiter, c.limiterOption = l, option
 	return nil
 }
 
-// WithMaxConcurrency lets at most n attempts be under way at once, n being 1
-// or more. Without it there is no bound but the rate limit.
+// WithMaxConcurrency allows at most n attempts in flight, at least 1. The default
+// is no limit but the rate limit.
 func WithMaxConcurrency(n int) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		if n < 1 || n > math.MaxInt32 {
 			return &ValidationError{Field: "WithMaxConcurrency", Reason: "must be 1 or more"}
 		}
-		c.sem = n
+		c.maxConcurrency = n
 		return nil
 	})
 }
 
-// WithBlockCooldown sets how long the client stops after the second bare 403
-// in a row; the default is 30 s, doubling while the block lasts, up to 10
-// minutes. 0 switches the stop off: calls then still go one at a time while a
-// block lasts.
+// WithBlockCooldown sets how long the client stops after the second bare 403 in a
+// row. The default is 30 s; it doubles while the block lasts, up to 10 minutes. 0
+// never stops the client: calls still go one at a time while a block lasts. See
+// [BlockedError].
 func WithBlockCooldown(d time.Duration) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		if d < 0 {
@@ -352,9 +317,9 @@ func WithBlockCooldown(d time.Duration) ClientOption {
 	})
 }
 
-// WithLogger writes a record for each attempt and each wait at level debug,
-// and for each call given up at level warn. No record holds a token, a
-// secret, an id, an address, a query or a body.
+// WithLogger logs a record for each attempt and each wait at level debug, and for
+// each call that failed at level warn. No record contains a token, a secret, an
+// id, an address, a query or a body. The default is to log nothing.
 func WithLogger(l *slog.Logger) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		if l == nil {
@@ -365,7 +330,8 @@ func WithLogger(l *slog.Logger) ClientOption {
 	})
 }
 
-// WithObserver tells o what happens within calls; see Event.
+// WithObserver calls o with the events of each call; see [Event]. An o that is
+// also a [HeaderObserver] can add headers.
 func WithObserver(o Observer) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		if isNil(o) {
@@ -376,7 +342,8 @@ func WithObserver(o Observer) ClientOption {
 	})
 }
 
-// WithResponseInto fills r when the call ends, whether it succeeded or not.
+// WithResponseInto fills r when the call ends, whether or not it succeeded. r must
+// not be read or used for another call before that.
 func WithResponseInto(r *Response) CallOption {
 	return callOption(func(c *callConfig) error {
 		if r == nil {
@@ -387,15 +354,15 @@ func WithResponseInto(r *Response) CallOption {
 	})
 }
 
-// reservedHeaders are set by the client alone. The second line would let
-// net/http repeat a write on its own, and the third is a matter between one
-// connection's two ends.
+// reservedHeaders are set by the client only. Those of the second line would
+// allow net/http to resend a write by itself, and those of the third concern one
+// connection only.
 var reservedHeaders = []string{"Authorization", "Content-Type", "Content-Length", "Transfer-Encoding", "Host",
 	"Idempotency-Key", "X-Idempotency-Key",
 	"Connection", "Proxy-Authorization", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Upgrade", "Expect"}
 
-// checkHeader says what is wrong with a header that is to be sent along. key
-// is in its canonical form. It never quotes the value.
+// checkHeader returns what is wrong with a header to be added. key is in its
+// canonical form. The error never quotes the value.
 func checkHeader(key string, values ...string) error {
 	if !validHeaderName(key) {
 		return &ValidationError{Field: "WithHeader", Reason: "the key is not a header name"}
@@ -403,18 +370,18 @@ func checkHeader(key string, values ...string) error {
 	if !slices.ContainsFunc(reservedHeaders, func(r string) bool { return strings.EqualFold(r, key) }) {
 		for _, value := range values {
 			if !validHeaderValue(value) {
-				return &ValidationError{Field: "WithHeader", Reason: "the value of " + key + " does not fit a header"}
+				return &ValidationError{Field: "WithHeader", Reason: "the value of " + key + " is not valid in a header"}
 			}
 		}
 		return nil
 	}
-	return &ValidationError{Field: "WithHeader", Reason: key + " is set by the client alone"}
+	return &ValidationError{Field: "WithHeader", Reason: key + " is set by the client"}
 }
 
 // WithHeader adds a header to every attempt of the call. Authorization,
-// Content-Type, Content-Length, Transfer-Encoding, Host, Idempotency-Key and
-// headers about the connection (Connection, Proxy-Authorization, Upgrade and
-// their like) are refused.
+// Content-Type, Content-Length, Transfer-Encoding, Host, Idempotency-Key and the
+// headers of the connection (Connection, Proxy-Authorization, Upgrade and
+// similar) are rejected.
 func WithHeader(key, value string) CallOption {
 	return callOption(func(c *callConfig) error {
 		key = http.CanonicalHeaderKey(key)
@@ -429,24 +396,21 @@ func WithHeader(key, value string) CallOption {
 	})
 }
 
-// WithIdempotent says that repeating this call of Client.Do does no harm, so
-// that it is repeated like a read. Other methods refuse it: they know.
+// WithIdempotent says that sending this call of [Client.Do] again does no harm: it
+// is then retried like a read. Other methods reject it.
 func WithIdempotent() CallOption {
 	return callOption(func(c *callConfig) error { c.idempotent = true; return nil })
 }
 
-// WithPrefetch makes the All methods fetch the next page while the caller
-// works on the one before, at the price of a request that is wasted when the
-// caller breaks out of the loop. Other methods refuse it.
+// WithPrefetch makes the All methods fetch the next page while the caller works
+// on the current one. Where the caller leaves the loop early, one request is
+// wasted. Other methods reject it.
 func WithPrefetch() CallOption {
 	return callOption(func(c *callConfig) error { c.prefetch = true; return nil })
 }
 
-// secret holds a credential where neither fmt nor a reflecting dumper finds
-// it.
-type secret struct{ reveal func() string }
-
-func (s secret) set() bool { return s.reveal != nil }
+// secret is a credential.
+type secret = redact.Sealed[string]
 
 func newSecret(option, what, value string) (secret, error) {
 	value = strings.TrimSpace(value)
@@ -455,18 +419,18 @@ func newSecret(option, what, value string) (secret, error) {
 	}
 	for i := 0; i < len(value); i++ {
 		if value[i] < ' ' || value[i] >= 0x7f {
-			return secret{}, &ValidationError{Field: option, Reason: what + " holds a control character or a byte beyond ASCII at position " + strconv.Itoa(i+1)}
+			return secret{}, &ValidationError{Field: option, Reason: what + " contains a control character or a non-ASCII byte at position " + strconv.Itoa(i+1)}
 		}
 	}
-	return secret{func() string { return value }}, nil
+	return redact.Seal(value), nil
 }
 
-// credentialsFromEnvironment fills in what no option gave.
+// credentialsFromEnvironment sets the credentials that no option has set.
 func (c *clientConfig) credentialsFromEnvironment() error {
-	if c.accessToken.set() && c.clientID.set() {
-		return &ValidationError{Field: "WithAccessToken", Reason: "contradicts WithClientCredentials"}
-	}
-	if c.accessToken.set() || c.clientID.set() {
+	switch hasToken, hasID := !c.accessToken.IsZero(), !c.clientID.IsZero(); {
+	case hasToken && hasID:
+		return &ValidationError{Field: "WithAccessToken", Reason: "cannot be combined with WithClientCredentials"}
+	case hasToken || hasID:
 		return nil
 	}
 	var err error
@@ -476,7 +440,7 @@ func (c *clientConfig) credentialsFromEnvironment() error {
 	}
 	id, secretValue := os.Getenv(envClientID), os.Getenv(envClientSecret)
 	if strings.TrimSpace(id) == "" && strings.TrimSpace(secretValue) == "" {
-		return &ValidationError{Field: "credentials", Reason: "none given: use WithClientCredentials or WithAccessToken, or set " +
+		return &ValidationError{Field: "credentials", Reason: "are missing: use WithClientCredentials or WithAccessToken, or set " +
 			envClientID + " and " + envClientSecret + ", or " + envAccessToken}
 	}
 	if c.clientID, err = newSecret(envClientID, "the client id", id); err != nil {
@@ -508,7 +472,8 @@ func validHeaderValue(s string) bool {
 	return true
 }
 
-// isNil also finds a nil pointer, map or func within an interface.
+// isNil reports whether v is nil, or an interface that contains a nil pointer,
+// map, func, slice or channel.
 func isNil(v any) bool {
 	if v == nil {
 		return true
@@ -520,29 +485,65 @@ func isNil(v any) bool {
 	return false
 }
 
-// retries reports whether rt, or a transport that it wraps in an exported
-// field, is go-retryablehttp's.
-func retries(rt http.RoundTripper) bool {
-	for range 16 {
-		switch rt.(type) {
-		case nil, *http.Transport:
-			return false
-		case *retryablehttp.RoundTripper:
-			return true
-		}
-		v := reflect.Indirect(reflect.ValueOf(rt))
-		if v.Kind() != reflect.Struct {
-			return false
-		}
-		rt = nil
-		for i := range v.NumField() {
-			if f := v.Field(i); v.Type().Field(i).IsExported() && f.CanInterface() {
-				if inner, ok := f.Interface().(http.RoundTripper); ok && !isNil(inner) {
-					rt = inner
-					break
-				}
-			}
+// parseBaseURL returns the base URL of the option, the environment or the default.
+func (c *clientConfig) parseBaseURL() (*url.URL, error) {
+	field, raw := "WithBaseURL", c.baseURL
+	if raw == "" {
+		if raw = os.Getenv(envBaseURL); raw != "" {
+			field = envBaseURL
+		} else {
+			raw = defaultBaseURL
 		}
 	}
-	return false
+	u, err := url.Parse(strings.TrimSpace(raw))
+	invalid := func(reason string) (*url.URL, error) { return nil, &ValidationError{Field: field, Reason: reason} }
+	switch {
+	case err != nil:
+		return invalid("is not a URL")
+	case u.Scheme != "https" && u.Scheme != "http":
+		return invalid("must begin with https:// (or http:// to a loopback address)")
+	case u.Opaque != "" || u.Hostname() == "":
+		return invalid("has no host")
+	case u.User != nil:
+		return invalid("must not contain user info")
+	case !validPort(u.Port()):
+		return invalid("has an invalid port")
+	case u.RawQuery != "" || u.ForceQuery:
+		return invalid("must not contain a query")
+	case u.Fragment != "" || strings.Contains(raw, "#"):
+		return invalid("must not contain a fragment")
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		return invalid("must be https, since the access token must not be sent in plain text; http is allowed for loopback addresses only")
+	}
+	for _, segment := range strings.Split(u.Path, "/") {
+		if segment == "." || segment == ".." {
+			return invalid("must not contain . or .. in its path")
+		}
+	}
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
+	return u, nil
+}
+
+func validPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
+}
+
+// loopback reports whether host is certainly this machine. Subdomains of
+// localhost are not: a resolver or a proxy may send them elsewhere.
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// fullUserAgent is the User-Agent of every request to the API.
+func (c *clientConfig) fullUserAgent() string {
+	own := "brellium-go/" + Version + " (" + runtime.Version() + "; " + runtime.GOOS + "/" + runtime.GOARCH + ")"
+	if c.userAgent != "" {
+		return c.userAgent + " " + own
+	}
+	return own
 }

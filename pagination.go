@@ -8,6 +8,8 @@ import (
 	"iter"
 	"net/url"
 	"sync"
+
+	"github.com/brellium/brellium-go/internal/jsonscan"
 )
 
 // Page is one page of a list. A page may be empty though more follow.
@@ -87,7 +89,7 @@ func (l *lister[T, P]) page(ctx context.Context, number int, cursor string, into
 	cfg := l.cfg
 	cfg.response = into
 	p := new(Page[T])
-	_, err := l.client.do(ctx, r, cfg, func(a answer) error { return decodePage[T, P](a, p) })
+	_, err := l.client.do(ctx, r, cfg, func(r okResponse) error { return decodePage[T, P](r, p) })
 	if err != nil {
 		if number > 0 {
 			err = &PaginationError{Operation: l.op.name, Reason: "a page could not be fetched", Cursor: cursor, Err: err}
@@ -255,28 +257,28 @@ func (a *prefetched[T]) stop() {
 	<-a.done
 }
 
-// decodePage decodes a list answer, each item with its own RawJSON.
-func decodePage[T any, P resource[T]](a answer, p *Page[T]) error {
+// decodePage decodes a list response, each item with its own RawJSON.
+func decodePage[T any, P resource[T]](r okResponse, p *Page[T]) error {
 	var body struct {
 		Data       []T     `json:"data"`
 		HasMore    *bool   `json:"has_more"`
 		NextCursor *string `json:"next_cursor"`
 	}
-	if err := a.decode(&body); err != nil {
+	if err := r.decode(&body); err != nil {
 		return err
 	}
 	p.Data = body.Data
-	answer := a.json()
-	p.setRaw(&answer)
+	whole := r.json()
+	p.setRaw(&whole)
 	if body.NextCursor != nil {
 		p.NextCursor = *body.NextCursor
 	}
 	if p.HasMore = p.NextCursor != ""; body.HasMore != nil {
 		p.HasMore = *body.HasMore
 	}
-	items, err := rawItems(answer, len(p.Data))
+	items, err := jsonscan.Items(whole, len(p.Data))
 	if err != nil {
-		return a.decodeError("its items cannot be told apart")
+		return r.decodeError("the items of data cannot be separated")
 	}
 	setRaws[T, P](p.Data, items)
 	return nil

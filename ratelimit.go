@@ -275,8 +275,8 @@ func IsRateLimitRetry(ctx context.Context) bool {
 	return refused
 }
 
-// limiterAnswer is what the attempt tells the limiter.
-func (o *outcome) limiterAnswer() LimiterResult {
+// limiterResult is what the attempt tells the limiter.
+func (o *outcome) limiterResult() LimiterResult {
 	a := LimiterResult{RateLimit: o.rate}
 	switch {
 	case o.Status == http.StatusTooManyRequests:

@@ -6,35 +6,79 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"reflect"
 	"strconv"
 	"time"
 
+	"github.com/brellium/brellium-go/internal/block"
+	"github.com/brellium/brellium-go/internal/redact"
 	"github.com/brellium/brellium-go/internal/wait"
 	"github.com/brellium/brellium-go/internal/wire"
 )
 
 const (
-	// maxRefusals is how often a refused call is sent again by default: all
-	// of a client's refusals fall on the call at the head of its queue.
-	maxRefusals = 9
+	// maxThrottled is how often a call is retried after a 429 by default: all
+	// 429s of a client reach the call at the head of its queue.
+	maxThrottled = 9
 	// retryJitter is added to every wait that the server asked for.
 	retryJitter = 500 * time.Millisecond
 )
 
-// judge says what an attempt came to. It is the one place that decides:
-// status first, body second, and for an attempt without an answer what was
-// written to the wire.
-func judge(o *outcome) (Verdict, string) {
+// retryPolicy limits how often and for how long a call may try.
+type retryPolicy struct {
+	maxRetries int
+	// explicit is true where the caller set maxRetries, on the client or on the
+	// call: it then counts retries after a 429 too.
+	explicit bool
+	// forced is true where the caller set maxRetries on the call itself: it then
+	// applies to unknown outcomes of every operation.
+	forced         bool
+	attemptTimeout time.Duration // 0: none
+	totalTimeout   time.Duration // 0: none
+	idleTimeout    time.Duration // ends an attempt whose body makes no progress; 0: none
+}
+
+// outcome is the result of one attempt.
+type outcome struct {
+	wire.Result
+	callerEnded error // the error of the caller's context, where that ended the attempt
+	requestID   string
+	rate        RateLimit
+	retryAfter  time.Duration
+	retryAt     time.Time // when a stopped client sends again
+	token       *Token
+
+	verdict Verdict
+	reason  string
+}
+
+// readHeader reads what the API says in the response header.
+func (o *outcome) readHeader() {
+	o.requestID = redact.Code(wire.HeaderValue(o.Header, "X-Request-Id"))
+	o.rate = readRateLimit(o.Header, o.At)
+	if o.Status >= 300 {
+		o.retryAfter = wait.RetryAfter(wire.HeaderValues(o.Header, "Retry-After"), wire.HeaderValue(o.Header, "Date"), o.At)
+	}
+	if o.Status == http.StatusTooManyRequests && o.retryAfter == 0 && o.rate.Reset < 24*time.Hour {
+		o.retryAfter = o.rate.Reset
+	}
+}
+
+// judge returns the verdict on an attempt and a short reason. It is the one
+// place that decides: by status first, by body second, and for an attempt
+// without a response by what was sent. guarded is false for a storage host,
+// whose 403 is an ordinary rejection.
+func judge(o *outcome, guarded bool) (Verdict, string) {
 	switch {
 	case o.Status < 300 && (o.Err != nil || o.Status == 0):
 		return judgeLost(o)
 	case o.Status >= 200 && o.Status <= 299:
-		return VerdictDone, "answered"
+		return VerdictDone, "success"
 	case o.Status == http.StatusUnauthorized:
-		return VerdictUnauthorized, "token refused"
+		return VerdictUnauthorized, "token rejected"
 	case o.Status == http.StatusTooManyRequests:
 		return VerdictThrottled, "rate limited"
-	case o.Status == http.StatusForbidden && !isObject(o.Body):
+	case o.Status == http.StatusForbidden && guarded && !isObject(o.Body):
 		return VerdictBlocked, "bare 403"
 	case o.Status == http.StatusRequestTimeout || o.Status >= 500:
 		return VerdictUnknown, "status " + strconv.Itoa(o.Status)
@@ -42,7 +86,7 @@ func judge(o *outcome) (Verdict, string) {
 	return VerdictRejected, "status " + strconv.Itoa(o.Status)
 }
 
-// judgeLost judges an attempt that got no answer.
+// judgeLost judges an attempt that got no response.
 func judgeLost(o *outcome) (Verdict, string) {
 	reason := o.Reason()
 	if e, ok := asType[*bodyError](o.Err); ok {
@@ -61,97 +105,54 @@ func judgeLost(o *outcome) (Verdict, string) {
 	return VerdictUnknown, reason
 }
 
-// checkRetry decides what comes after an attempt: another one after
-// c.retry.RetryWaitMin, or the end of the call, with its error. It is
-// go-retryablehttp's hook; what it goes by is c.last and c.failure.
-func (c *call) checkRetry(ctx context.Context, _ *http.Response, _ error) (repeat bool, err error) {
-	if c.failure == nil {
-		return false, nil
-	}
-	if c.last.verdict == VerdictUnauthorized && c.replay() {
-		return c.repeatAfter(ctx, 0)
-	}
-	budget, used := c.budget()
-	if budget == 0 {
-		return false, c.failure
-	}
-	if err := callerEnded(ctx); err != nil {
-		return false, c.interrupted(ctx, err)
-	}
-	now := time.Now()
-	wait := c.nextWait()
-	deadline, limited := ctx.Deadline()
-	switch {
-	case used >= budget:
-		return false, c.exhausted(ExhaustedAttempts)
-	case c.policy.totalTimeout > 0 && now.Sub(c.started)+wait >= c.policy.totalTimeout:
-		return false, c.exhausted(ExhaustedTotalTime)
-	case limited && !now.Add(wait).Before(deadline):
-		return false, c.exhausted(ExhaustedDeadline)
-	}
-	if c.last.verdict == VerdictThrottled {
-		c.refusals++
-	} else {
-		c.repeats++
-	}
-	return c.repeatAfter(ctx, wait)
-}
-
-// repeatAfter lets the next attempt go after wait, which minWait hands on.
-func (c *call) repeatAfter(ctx context.Context, wait time.Duration) (repeat bool, err error) {
-	c.retry.RetryWaitMin = wait
-	c.reportWait(ctx, wait)
-	return true, nil
-}
-
-// budget is how often the last failure may be repeated, and how often that has
-// been used. A 401 is repeated once with a new token, outside any budget.
-func (c *call) budget() (budget, used int) {
+// retryBudget is how often the last failure may be retried, and how much of
+// that is used. The replay after a 401 is outside any budget.
+func (c *call) retryBudget() (budget, used int) {
 	switch c.last.verdict {
 	case VerdictNeverSent:
-		budget, used = c.policy.maxRetries, c.repeats
+		budget, used = c.policy.maxRetries, c.retries
 	case VerdictUnknown:
-		if c.repeatable || c.policy.forced {
-			budget, used = c.policy.maxRetries, c.repeats
+		if c.retryable || c.policy.forced {
+			budget, used = c.policy.maxRetries, c.retries
 		}
 	case VerdictThrottled:
-		budget, used = maxRefusals, c.refusals
+		budget, used = maxThrottled, c.throttled
 	}
 	if c.policy.explicit && budget > 0 {
-		budget, used = c.policy.maxRetries, c.repeats+c.refusals
+		budget, used = c.policy.maxRetries, c.retries+c.throttled
 	}
 	return budget, used
 }
 
-// replay reports whether the call goes again at once with a new token.
+// replay reports whether the call is retried at once with a new token.
 func (c *call) replay() bool {
-	// The source is told of every 401, that to a replay too.
-	again := c.auth && c.client.tokens.refused(c.last.token) && !c.replayed
+	// Every 401 is reported to the source, including that to a replay.
+	again := c.route.tokens != nil && c.route.tokens.refused(c.last.token) && !c.replayed
 	c.replayed = c.replayed || again
 	return again
 }
 
-// nextWait is how long to wait before the attempt is repeated.
+// nextWait is how long to wait before the next attempt.
 func (c *call) nextWait() time.Duration {
 	jitter := time.Duration(rand.Float64() * float64(retryJitter))
-	refused := c.last.Status == http.StatusTooManyRequests
-	switch c.limiter.(type) {
+	throttled := c.last.verdict == VerdictThrottled
+	switch c.route.limiter.(type) {
 	case *AdaptiveLimiter, *FixedLimiter:
-		if refused {
-			jitter = 0 // they hold the whole client for the wait and a jitter, and the call is to be there first
+		if throttled {
+			jitter = 0 // they hold the whole client for the wait and a jitter, and this call must be first in line
 		}
 	}
 	switch {
 	case c.last.retryAfter > 0:
 		return c.last.retryAfter + jitter
-	case refused:
+	case throttled:
 		return time.Second + jitter
 	}
-	return wait.Backoff(c.repeats, rand.Float64())
+	return wait.Backoff(c.retries, rand.Float64())
 }
 
-// failureOf is the typed error of the last attempt, nil for success. It also
-// notes what is known of a write by now.
+// failureOf returns the typed error of the last attempt, nil for success. It
+// also records what is known of a write by now.
 func (c *call) failureOf(caller context.Context) error {
 	o := &c.last
 	if o.verdict == VerdictUnknown && c.op.write {
@@ -162,41 +163,40 @@ func (c *call) failureOf(caller context.Context) error {
 	case o.verdict == VerdictDone:
 		return nil
 	case o.verdict == VerdictRejected && o.Status == http.StatusNotFound && c.op.goneIsDone && c.sawUnknown:
-		o.verdict, o.reason = VerdictDone, "gone after a repeat"
+		o.verdict, o.reason = VerdictDone, "gone after a retry"
 		return nil
 	case o.verdict == VerdictCanceled:
 		c.mayHaveRun = c.mayHaveRun || o.Sent && c.op.write
 		return c.interrupted(caller, o.callerEnded)
 	case o.verdict == VerdictBlocked:
-		return &BlockedError{Operation: c.op.name, RetryAt: o.retryAt, mayHaveRun: c.mayHaveRun}
+		return &BlockedError{Operation: c.op.name, RetryAt: o.retryAt, uncertain: c.uncertain}
 	case errors.Is(o.Err, wire.ErrTooLarge):
-		return answer{op: c.op, status: o.Status, requestID: o.requestID}.decodeError(o.reason)
+		return okResponse{op: c.op, status: o.Status, requestID: o.requestID}.decodeError(o.reason)
 	case o.Status >= 300 || o.Status > 0 && o.Status < 200:
 		e := &APIError{
 			Operation: c.op.name, StatusCode: o.Status, RequestID: o.requestID,
-			RetryAfter: o.retryAfter, RateLimit: o.rate, Header: o.Header, Body: o.Body, mayHaveRun: c.mayHaveRun,
+			RetryAfter: o.retryAfter, RateLimit: o.rate, Header: o.Header, Body: o.Body, uncertain: c.uncertain,
 		}
 		readEnvelope(e)
 		return e
 	}
 	cause := o.Err
-	if o.TimedOut { // context.DeadlineExceeded would speak of the caller's own
+	if o.TimedOut { // context.DeadlineExceeded always means the caller's deadline
 		cause = os.ErrDeadlineExceeded
 	}
 	return &ConnectionError{
-		Operation: c.op.name, Reason: o.reason, Sent: o.Sent, Err: hide(cause),
-		mayHaveRun: c.mayHaveRun, final: o.verdict == VerdictNotSendable, timeout: o.TimedOut,
+		Operation: c.op.name, Reason: o.reason, Sent: o.Sent, Err: redact.Hide(cause),
+		uncertain: c.uncertain, final: o.verdict == VerdictNotSendable, timeout: o.TimedOut,
 	}
 }
 
-// settledByCode reports whether a 5xx says itself what became of the write:
-// these two keep the user as it was before the mail or the revocation.
+// settledByCode reports whether the code of a 5xx says what became of the
+// write: after these two the user is as before the email or the revocation.
 func settledByCode(op *operation, o *outcome) bool {
 	if o.Status != http.StatusBadGateway || (op != opUsersCreate && op != opUsersDelete) {
 		return false
 	}
-	var e APIError
-	e.Body = o.Body
+	e := APIError{Body: o.Body}
 	readEnvelope(&e)
 	return op == opUsersCreate && e.Code == CodeInviteFailed || op == opUsersDelete && e.Code == CodeRevokeFailed
 }
@@ -204,53 +204,21 @@ func settledByCode(op *operation, o *outcome) bool {
 func (c *call) exhausted(reason ExhaustedReason) error {
 	return &RetriesExhaustedError{
 		Operation: c.op.name, Attempts: c.attempts, Elapsed: time.Since(c.started),
-		Reason: reason, Err: c.failure, mayHaveRun: c.mayHaveRun,
+		Reason: reason, Err: c.failure, uncertain: c.uncertain,
 	}
 }
 
-// withOutcome marks err, which comes from a token request or from the guard
-// and may be shared with other calls, with what is known of this call.
-func withOutcome(err error, mayHaveRun bool) error {
-	if !mayHaveRun {
-		return err
-	}
-	switch e := err.(type) {
-	case *APIError:
-		e2 := *e
-		e2.mayHaveRun = true
-		return &e2
-	case *BlockedError:
-		e2 := *e
-		e2.mayHaveRun = true
-		return &e2
-	case *ConnectionError:
-		e2 := *e
-		e2.mayHaveRun = true
-		return &e2
-	case *RetriesExhaustedError:
-		e2 := *e
-		e2.mayHaveRun = true
-		return &e2
-	case *DecodeError:
-		e2 := *e
-		e2.mayHaveRun = true
-		return &e2
-	}
-	return err
-}
-
-// interrupted builds the error of a call whose caller has gone, for the
-// context error err.
+// interrupted builds the error of a call whose caller's context ended with err.
 func (c *call) interrupted(caller context.Context, err error) error {
-	e := &InterruptedError{Operation: c.op.name, Attempts: c.attempts, Err: err, cause: causeOf(caller), mayHaveRun: c.mayHaveRun}
+	e := &InterruptedError{Operation: c.op.name, Attempts: c.attempts, Err: err, cause: redact.Cause(caller), uncertain: c.uncertain}
 	if _, again := asType[*InterruptedError](c.failure); !again {
 		e.Last = c.failure
 	}
 	return e
 }
 
-// callerEnded is the error of a context that is done, or whose deadline has
-// come though its timer has not fired yet.
+// callerEnded returns the error of a context that is done, or whose deadline
+// has passed although its timer has not fired yet.
 func callerEnded(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -261,8 +229,8 @@ func callerEnded(ctx context.Context) error {
 	return nil
 }
 
-// limiterError makes the error of a limiter, which may be the caller's own,
-// one that the call can tell from a token's.
+// limiterError returns the error of a limiter, which may be the caller's own,
+// as one that cannot be mistaken for a token's.
 func (c *call) limiterError(ctx context.Context, err error) error {
 	if _, ok := err.(*InterruptedError); ok {
 		return err
@@ -270,7 +238,7 @@ func (c *call) limiterError(ctx context.Context, err error) error {
 	if _, ok := ctx.Deadline(); ok && errors.Is(err, context.DeadlineExceeded) {
 		return &InterruptedError{Err: context.DeadlineExceeded}
 	}
-	return &ConnectionError{Operation: c.op.name, Reason: "the rate limiter failed", Err: hide(err)}
+	return &ConnectionError{Operation: c.op.name, Reason: "the rate limiter failed", Err: redact.Hide(err)}
 }
 
 // admissionError turns the error of a wait on ctx into the call's.
@@ -278,7 +246,10 @@ func (c *call) admissionError(caller, ctx context.Context, err error) error {
 	if ended := callerEnded(caller); ended != nil {
 		return c.interrupted(caller, ended)
 	}
-	if e, ok := err.(*InterruptedError); ok { // the limiter's: the deadline is too near
+	switch e := err.(type) {
+	case *block.Stopped:
+		return &BlockedError{Operation: c.op.name, RetryAt: e.RetryAt, uncertain: c.uncertain}
+	case *InterruptedError: // the limiter's: the deadline is too near
 		if c.attempts == 0 {
 			e := *e
 			e.Operation = c.op.name
@@ -293,7 +264,22 @@ func (c *call) admissionError(caller, ctx context.Context, err error) error {
 	if c.attempts > 0 && callerEnded(ctx) != nil {
 		return c.exhausted(ExhaustedTotalTime)
 	}
-	return withOutcome(err, c.mayHaveRun)
+	if c.mayHaveRun {
+		return markUncertain(err)
+	}
+	return err
+}
+
+// markUncertain returns a copy of err for which OutcomeUnknown reports true. It
+// is for the error of a token request, which other calls may share.
+func markUncertain(err error) error {
+	if _, ok := err.(interface{ setUncertain() }); !ok {
+		return err
+	}
+	marked := reflect.New(reflect.TypeOf(err).Elem())
+	marked.Elem().Set(reflect.ValueOf(err).Elem())
+	marked.Interface().(interface{ setUncertain() }).setUncertain()
+	return marked.Interface().(error)
 }
 
 // pause waits for d between the calls that make up one operation. It ends at
@@ -305,6 +291,20 @@ func pause(ctx context.Context, d time.Duration, operation string, attempts int,
 	}
 	return &InterruptedError{
 		Operation: operation, Attempts: attempts, Err: err, Last: last,
-		cause: causeOf(ctx), mayHaveRun: OutcomeUnknown(last),
+		cause: redact.Cause(ctx), uncertain: uncertain{OutcomeUnknown(last)},
 	}
 }
+
+// errAlreadyDone is returned by beforeRetry where the call has succeeded
+// already.
+var errAlreadyDone = errors.New("nothing is left to send")
+
+// bodyError says that a request's body cannot be read as it was announced.
+type bodyError struct {
+	reason string // a fixed text
+	err    error
+}
+
+func (e *bodyError) Error() string        { return e.reason }
+func (e *bodyError) Unwrap() error        { return e.err }
+func (e *bodyError) Is(target error) bool { return target == ErrDoNotSend }

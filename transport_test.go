@@ -138,9 +138,9 @@ func TestNeverSentIsToldFromUnknown(t *testing.T) {
 		{"handshake without an end", "https://" + mute, impatient, brellium.VerdictNeverSent, "the TLS handshake failed"},
 		{"certificate of nobody", secure.URL, nil, brellium.VerdictNotSendable, "the server's certificate does not verify"},
 		{"reset", "http://" + reset, nil, brellium.VerdictUnknown, "connection reset by peer"},
-		{"closed", "http://" + closing, nil, brellium.VerdictUnknown, "connection closed before an answer"},
+		{"closed", "http://" + closing, nil, brellium.VerdictUnknown, "connection closed before a response"},
 		{"half a header", "http://" + half, nil, brellium.VerdictUnknown, ""},
-		{"half a body", "http://" + cut, nil, brellium.VerdictUnknown, "the answer was cut off"},
+		{"half a body", "http://" + cut, nil, brellium.VerdictUnknown, "the response was cut off"},
 		{"no HTTP", "http://" + garbage, nil, brellium.VerdictUnknown, "connection failed"},
 	} {
 		for _, write := range []bool{false, true} {
@@ -742,12 +742,12 @@ func TestATransportThatLeavesGzipPacked(t *testing.T) {
 		verdict  brellium.Verdict
 		reason   string
 	}{
-		"whole":      {"gzip", whole, brellium.VerdictDone, "answered"},
-		"upper case": {"GZIP", whole, brellium.VerdictDone, "answered"},
-		"cut":        {"gzip", whole[:len(whole)/2], brellium.VerdictUnknown, "the answer was cut off"},
-		"cut header": {"gzip", whole[:5], brellium.VerdictUnknown, "the answer was cut off"},
-		"damaged":    {"gzip", damaged, brellium.VerdictUnknown, "the answer was damaged"},
-		"not gzip":   {"gzip", []byte("<html>no gzip at all</html>"), brellium.VerdictUnknown, "the answer was damaged"},
+		"whole":      {"gzip", whole, brellium.VerdictDone, "success"},
+		"upper case": {"GZIP", whole, brellium.VerdictDone, "success"},
+		"cut":        {"gzip", whole[:len(whole)/2], brellium.VerdictUnknown, "the response was cut off"},
+		"cut header": {"gzip", whole[:5], brellium.VerdictUnknown, "the response was cut off"},
+		"damaged":    {"gzip", damaged, brellium.VerdictUnknown, "the response was damaged"},
+		"not gzip":   {"gzip", []byte("<html>no gzip at all</html>"), brellium.VerdictUnknown, "the response was damaged"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := answering(t, func(*http.Request) (*http.Response, error) {

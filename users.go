@@ -93,6 +93,6 @@ func (s *UserService) Delete(ctx context.Context, userID string, opts ...CallOpt
 	if err != nil {
 		return err
 	}
-	_, err = s.client.do(ctx, request{op: opUsersDelete, id: userID, idField: "userID"}, cfg, answer.decodeNothing)
+	_, err = s.client.do(ctx, request{op: opUsersDelete, id: userID, idField: "userID"}, cfg, okResponse.decodeNothing)
 	return err
 }

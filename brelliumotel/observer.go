@@ -137,9 +137,6 @@ func (o *observer) Observe(ctx context.Context, e brellium.Event) context.Contex
 		if e.Attempt > 1 {
 			span.SetAttributes(semconv.HTTPRequestResendCount(e.Attempt - 1))
 		}
-		if e.Header != nil {
-			o.propagator.Inject(ctx, propagation.HeaderCarrier(e.Header))
-		}
 		return context.WithValue(ctx, attemptSpan{o}, span)
 	case brellium.EventAttemptEnd:
 		o.attempt(ctx, &e)
@@ -152,9 +149,17 @@ func (o *observer) Observe(ctx context.Context, e brellium.Event) context.Contex
 	case brellium.EventLimiterMode:
 		o.mode(ctx, &e)
 	case brellium.EventTokenStore:
-		o.tokenStore.Add(ctx, 1, metric.WithAttributes(tokenStoreKey.String(e.Mode)))
+		o.tokenStore.Add(ctx, 1, metric.WithAttributes(tokenStoreKey.String(string(e.TokenStore))))
 	}
 	return ctx
+}
+
+// RequestHeader implements [brellium.HeaderObserver]: it returns the headers that
+// the propagator sets, such as traceparent.
+func (o *observer) RequestHeader(ctx context.Context) http.Header {
+	h := http.Header{}
+	o.propagator.Inject(ctx, propagation.HeaderCarrier(h))
+	return h
 }
 
 func (o *observer) start(ctx context.Context, e *brellium.Event) (context.Context, trace.Span) {
@@ -215,13 +220,13 @@ func (o *observer) callEnd(ctx context.Context, e *brellium.Event) {
 
 func (o *observer) block(ctx context.Context, e *brellium.Event) {
 	if span, ok := ctx.Value(callSpan{o}).(trace.Span); ok {
-		attrs := []attribute.KeyValue{blockKey.String(e.Mode)}
+		attrs := []attribute.KeyValue{blockKey.String(string(e.Block))}
 		if !e.RetryAt.IsZero() {
 			attrs = append(attrs, retryAtKey.String(e.RetryAt.UTC().Format(time.RFC3339)))
 		}
 		span.AddEvent("block", trace.WithAttributes(attrs...))
 	}
-	o.blocks.Add(ctx, 1, metric.WithAttributes(append(server(e), blockKey.String(e.Mode))...))
+	o.blocks.Add(ctx, 1, metric.WithAttributes(append(server(e), blockKey.String(string(e.Block)))...))
 }
 
 // modes are those of [brellium.AdaptiveLimiter].
@@ -229,11 +234,11 @@ var modes = []brellium.LimiterMode{brellium.LimiterProbing, brellium.LimiterAlon
 
 func (o *observer) mode(ctx context.Context, e *brellium.Event) {
 	for _, mode := range modes {
-		if string(mode) != e.Mode {
+		if mode != e.LimiterMode {
 			o.limiterMode.Record(ctx, 0, metric.WithAttributes(append(server(e), modeKey.String(string(mode)))...))
 		}
 	}
-	o.limiterMode.Record(ctx, 1, metric.WithAttributes(append(server(e), modeKey.String(e.Mode))...))
+	o.limiterMode.Record(ctx, 1, metric.WithAttributes(append(server(e), modeKey.String(string(e.LimiterMode)))...))
 }
 
 // end ends the span of an attempt or a call with what came of it.

@@ -90,15 +90,15 @@ func (r *Result) Reason() string {
 	case errors.Is(err, ErrTooLarge):
 		return ErrTooLarge.Error()
 	case r.lost:
-		return "connection lost before an answer"
+		return "connection lost before a response"
 	case r.TimedOut:
 		return "the attempt timed out"
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF) && r.Status != 0:
-		return "the answer was cut off"
+		return "the response was cut off"
 	case errors.Is(err, io.EOF):
-		return "connection closed before an answer"
+		return "connection closed before a response"
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
-		return "the answer was damaged"
+		return "the response was damaged"
 	}
 	if e, ok := asType[net.Error](err); ok && e.Timeout() {
 		return "network timeout"

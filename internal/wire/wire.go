@@ -24,9 +24,9 @@ var (
 	// ErrDoNotSend marks an error of a transport that refuses to send.
 	ErrDoNotSend = errors.New("brellium: not sendable")
 	// ErrTooLarge is the error of a 2xx whose body is longer than MaxBody.
-	ErrTooLarge = errors.New("the answer is larger than 64 MiB")
+	ErrTooLarge = errors.New("the response is larger than 64 MiB")
 	// ErrIdle is the error of an exchange that stood still for too long.
-	ErrIdle = errors.New("nothing moved within the idle timeout")
+	ErrIdle = errors.New("no data moved within the idle timeout")
 )
 
 // Result is what one exchange came to.
@@ -87,10 +87,10 @@ func (r *Result) exchange(rt http.RoundTripper, req *http.Request) {
 		r.Err = err
 		return
 	case resp == nil:
-		r.Err = errors.New("the transport returned neither an answer nor an error")
+		r.Err = errors.New("the transport returned neither a response nor an error")
 		return
 	case resp.StatusCode < 100 || resp.StatusCode > 999: // net/http lets 000 to 099 pass
-		r.Err = errors.New("the answer has no status")
+		r.Err = errors.New("the response has no valid status")
 		if resp.Body != nil {
 			_ = resp.Body.Close()
 		}

@@ -1,4 +1,4 @@
-package brellium
+package wire
 
 import (
 	"crypto/tls"
@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// sharedTransport is the pooled transport of every client without
-// WithHTTPClient, so that clients may come and go without losing connections.
-var sharedTransport = sync.OnceValue(newTransport)
+// SharedTransport returns the pooled transport of every client that has none of
+// its own, so that clients may come and go without losing connections.
+var SharedTransport = sync.OnceValue(NewTransport)
 
-func newTransport() *http.Transport {
+// NewTransport returns a transport like that of SharedTransport.
+func NewTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -22,12 +23,12 @@ func newTransport() *http.Transport {
 		ForceAttemptHTTP2:   true,
 		MaxIdleConns:        512,
 		MaxIdleConnsPerHost: 256,
-		// Far more than the rate limit can use; without a bound, a crowd of
-		// calls makes connections that nobody needs a moment later.
+		// Far more than the rate limit can use. Without a bound, a burst of calls
+		// opens connections that are not needed a moment later.
 		MaxConnsPerHost:        72,
 		IdleConnTimeout:        90 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
-		// A connection that is dead but not closed is found by a ping.
+		// A ping finds a connection that is dead but not closed.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
 	}
 }
