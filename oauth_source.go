@@ -363,7 +363,7 @@ func (s *tokenSource) consult(ctx context.Context, forced bool, old *heldToken) 
 				return t, nil
 			}
 		}
-		lease, err := s.store.lease(ctx, leaseTime)
+		lease, err := s.store.lease(ctx)
 		switch {
 		case err != nil:
 			return nil, nil

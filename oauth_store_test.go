@@ -35,11 +35,13 @@ func (s *shakyStore) enter(ctx context.Context, call string) error {
 	fault := s.fault
 	s.calls = append(s.calls, call)
 	s.mu.Unlock()
-	time.Sleep(time.Millisecond)
-	if fault == nil {
-		return nil
+	if fault != nil {
+		if err := fault(ctx, call); err != nil {
+			return err
+		}
 	}
-	return fault(ctx, call)
+	time.Sleep(time.Millisecond)
+	return nil
 }
 
 func (s *shakyStore) count() int {
@@ -233,69 +235,36 @@ func TestStoreThatDiesAndComesBackFailsNoCall(t *testing.T) {
 	}
 }
 
-func TestStoreThatFailsIsLeftAloneForAWhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Second}
-		store := newShakyStore()
-		store.breakWith(down)
-		sources, said := fleet(1, m, store)
-		a, start := new(service), time.Now()
-		for time.Since(start) < time.Minute {
+// A store that never responds delays a call by one second at most, and neither
+// it nor one that fails is used again before storePause.
+func TestStoreThatFailsIsNotUsedForAWhile(t *testing.T) {
+	for _, c := range []struct {
+		fault  func(context.Context, string) error
+		delay  time.Duration
+		report error
+	}{
+		{down, 0, errStoreDown},
+		{hang, storeCallTime, context.DeadlineExceeded},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &mintery{lifetime: time.Second}
+			store := newShakyStore()
+			store.breakWith(c.fault)
+			sources, said := fleet(1, m, store)
+			a, start := new(service), time.Now()
 			require.NoError(t, a.call(t.Context(), sources[0]))
-			time.Sleep(100 * time.Millisecond)
-		}
-		assert.LessOrEqual(t, store.count(), 1+int(time.Minute/storePause))
-		assert.Equal(t, []error{errStoreDown}, said[0].list())
-	})
-}
-
-// A call to the store that does not heed its context holds up one call, and
-// takes one goroutine with it, not one each time.
-func TestStoreThatHangsForEverHoldsNobodyUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Second}
-		store, release := newShakyStore(), make(chan struct{})
-		store.breakWith(func(context.Context, string) error { <-release; return nil })
-		sources, said := fleet(1, m, store)
-		a, start := new(service), time.Now()
-		require.NoError(t, a.call(t.Context(), sources[0]))
-		assert.Equal(t, storeCallTime, time.Since(start))
-		for time.Since(start) < time.Minute {
-			before := time.Now()
-			require.NoError(t, a.call(t.Context(), sources[0]))
-			assert.Zero(t, time.Since(before))
-			time.Sleep(100 * time.Millisecond)
-		}
-		assert.Equal(t, 1, store.count())
-		assert.Equal(t, []error{errStoreTime}, said[0].list())
-
-		store.breakWith(nil)
-		close(release)
-		time.Sleep(storePause)
-		require.NoError(t, a.call(t.Context(), sources[0]))
-		time.Sleep(time.Second)
-		assert.Equal(t, []error{errStoreTime, nil}, said[0].list())
-	})
-}
-
-func TestLeaseThatComesTooLateIsReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Hour}
-		store := newShakyStore()
-		store.breakWith(func(_ context.Context, call string) error {
-			if call == "lease" {
-				time.Sleep(3 * time.Second)
+			assert.Equal(t, c.delay, time.Since(start))
+			for time.Since(start) < time.Minute {
+				before := time.Now()
+				require.NoError(t, a.call(t.Context(), sources[0]))
+				assert.LessOrEqual(t, time.Since(before), c.delay)
+				time.Sleep(100 * time.Millisecond)
 			}
-			return nil
+			assert.InDelta(t, time.Minute/storePause, store.count(), 2)
+			assert.Greater(t, m.count(), 30, "it mints on its own")
+			assert.Equal(t, []error{c.report}, said[0].list())
 		})
-		sources, _ := fleet(1, m, store)
-		_, err := sources[0].get(t.Context())
-		require.NoError(t, err)
-		time.Sleep(4 * time.Second)
-		lease, err := store.TokenStore.Lease(t.Context(), "key", time.Second)
-		require.NoError(t, err)
-		assert.NotNil(t, lease)
-	})
+	}
 }
 
 func TestSavingHoldsNobodyUp(t *testing.T) {
