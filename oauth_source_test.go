@@ -34,7 +34,7 @@ type mintery struct {
 	minted   int
 }
 
-func (m *mintery) mint(ctx context.Context) (*Token, error) {
+func (m *mintery) mint(ctx context.Context, _ *Response) (*Token, error) {
 	now := m.now
 	if now == nil {
 		now = time.Now
@@ -228,7 +228,7 @@ func TestSecondTokenMayBeTheGoodOne(t *testing.T) {
 func TestEndpointThatRepeatsARefusedTokenCausesNoLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mints := 0
-		s := newTokenSource(tokenSourceConfig{mint: func(context.Context) (*Token, error) {
+		s := newTokenSource(tokenSourceConfig{mint: func(context.Context, *Response) (*Token, error) {
 			mints++
 			return NewToken("Bearer", "same", time.Now().Add(time.Hour)), nil
 		}})
@@ -353,15 +353,15 @@ func TestWaiterWhoWakesLateDoesNotGetARefusedToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &mintery{lifetime: time.Hour}
 		s := m.source()
-		f := &tokenFlight{done: make(chan struct{}), token: NewToken("Bearer", "refused", time.Time{})}
-		s.flight = f
+		r := &tokenRefresh{done: make(chan struct{}), token: NewToken("Bearer", "refused", time.Time{})}
+		s.refreshing = r
 		go func() {
 			synctest.Wait() // until it waits
 			s.mu.Lock()
-			s.flight = nil
-			s.rememberRefusal(f.token) // by one who woke earlier
+			s.refreshing = nil
+			s.rememberRefusal(r.token) // by one who woke earlier
 			s.mu.Unlock()
-			close(f.done)
+			close(r.done)
 		}()
 		token, err := s.get(t.Context())
 		require.NoError(t, err)
@@ -447,7 +447,7 @@ func TestCallerWhoHasLeftStartsNoMint(t *testing.T) {
 		cancel()
 		_, err := s.get(ctx)
 		assert.Equal(t, context.Canceled, err)
-		_, err = s.fresh(ctx)
+		_, err = s.fresh(ctx, nil)
 		assert.Equal(t, context.Canceled, err)
 		assert.Zero(t, m.count())
 	})
@@ -465,13 +465,13 @@ func TestMintThatHangsEndsWithItsOwnBound(t *testing.T) {
 
 func TestMintThatNeverReturnsNormallyLeavesNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTokenSource(tokenSourceConfig{mint: func(context.Context) (*Token, error) {
+		s := newTokenSource(tokenSourceConfig{mint: func(context.Context, *Response) (*Token, error) {
 			runtime.Goexit() // as t.FailNow in a transport of a test would
 			return nil, nil
 		}})
 		_, err := s.get(t.Context())
 		require.ErrorIs(t, err, errNoToken)
-		s = newTokenSource(tokenSourceConfig{mint: func(context.Context) (*Token, error) { return nil, nil }})
+		s = newTokenSource(tokenSourceConfig{mint: func(context.Context, *Response) (*Token, error) { return nil, nil }})
 		_, err = s.get(t.Context())
 		require.ErrorIs(t, err, errNoToken)
 	})
@@ -506,13 +506,13 @@ func TestCodedRejectionIsRememberedForAWhile(t *testing.T) {
 		assert.Equal(t, 1, m.count())
 
 		// CreateToken always tries, and a success ends the memory.
-		_, err := s.fresh(t.Context())
+		_, err := s.fresh(t.Context(), nil)
 		require.Same(t, errInvalidClient, err)
 		assert.Equal(t, 2, m.count())
 		m.fail(nil)
 		_, err = s.get(t.Context())
 		require.Same(t, errInvalidClient, err)
-		_, err = s.fresh(t.Context())
+		_, err = s.fresh(t.Context(), nil)
 		require.NoError(t, err)
 		_, err = s.get(t.Context())
 		require.NoError(t, err)
@@ -764,7 +764,7 @@ func TestFreshMintsWhateverIsHeld(t *testing.T) {
 		_, err := s.get(t.Context())
 		require.NoError(t, err)
 		requireNone(t, together(10, func(i int) error {
-			token, err := s.fresh(t.Context())
+			token, err := s.fresh(t.Context(), nil)
 			if err == nil && token.Reveal() != "t2" {
 				err = fmt.Errorf("not the new one")
 			}
@@ -781,7 +781,7 @@ func TestFreshMintsWhateverIsHeld(t *testing.T) {
 
 		// What is held stays when it fails.
 		m.fail(errBadGateway)
-		_, err = s.fresh(t.Context())
+		_, err = s.fresh(t.Context(), nil)
 		require.Same(t, errBadGateway, err)
 		token, err = s.get(t.Context())
 		require.NoError(t, err)
@@ -800,7 +800,7 @@ func TestFreshWaitsForTheMintUnderWay(t *testing.T) {
 				return err
 			}
 			time.Sleep(50 * time.Millisecond)
-			token, err := s.fresh(t.Context())
+			token, err := s.fresh(t.Context(), nil)
 			assert.Equal(t, "t2", token.Reveal())
 			return err
 		}))
@@ -818,7 +818,7 @@ func TestFixedTokenIsNeverMinted(t *testing.T) {
 	again, err := s.get(t.Context())
 	require.NoError(t, err)
 	assert.Same(t, token, again)
-	_, err = s.fresh(t.Context())
+	_, err = s.fresh(t.Context(), nil)
 	var invalid *ValidationError
 	require.ErrorAs(t, err, &invalid)
 }
@@ -912,7 +912,7 @@ func runSchedule(t *testing.T, seed uint64) {
 				ctx, cancel := context.WithTimeout(t.Context(), between(1, 30*time.Second))
 				defer cancel()
 				if rand.IntN(20) == 0 {
-					_, _ = s.fresh(ctx)
+					_, _ = s.fresh(ctx, nil)
 					return
 				}
 				for attempt := range 2 {

@@ -356,7 +356,7 @@ func TestFreshTokenReachesTheOtherClients(t *testing.T) {
 			require.NoError(t, a.call(t.Context(), s))
 		}
 		require.Equal(t, 1, m.count())
-		token, err := sources[0].fresh(t.Context())
+		token, err := sources[0].fresh(t.Context(), nil)
 		require.NoError(t, err)
 		assert.Equal(t, "t2", token.Reveal())
 		synctest.Wait()
@@ -367,10 +367,10 @@ func TestFreshTokenReachesTheOtherClients(t *testing.T) {
 		assert.Equal(t, 2, m.count())
 
 		// It is minted even if the store has a newer one than the client.
-		_, err = sources[1].fresh(t.Context())
+		_, err = sources[1].fresh(t.Context(), nil)
 		require.NoError(t, err)
 		synctest.Wait()
-		token, err = sources[0].fresh(t.Context())
+		token, err = sources[0].fresh(t.Context(), nil)
 		require.NoError(t, err)
 		assert.Equal(t, "t4", token.Reveal())
 	})
