@@ -16,7 +16,7 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// sideBySide makes n calls at the same time, none of which may fail.
+// sideBySide makes n calls concurrently, none of which may fail.
 func sideBySide(t *testing.T, n int, call func(ctx context.Context, i int) error) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -32,15 +32,15 @@ func list(ctx context.Context, c *brellium.Client) error {
 }
 
 // The token endpoint allows 20 tokens, then one every 10 seconds: once the 20
-// are used, calls wait for the next one, and still none fails.
-func TestClientWhoseTokenIsRevokedEverySecondFailsNoCall(t *testing.T) {
+// are used, calls wait for the next one, and none fails.
+func TestTokenRevokedEverySecondFailsNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := brelliumtest.New(brelliumtest.WithRateLimit(1e6, 1e6))
 		client, err := e.Client(brellium.WithoutRateLimiter())
 		require.NoError(t, err)
 		start := time.Now()
 		go func() {
-			time.Sleep(500 * time.Millisecond) // lest it meets the very moment of a mint
+			time.Sleep(500 * time.Millisecond) // not at the same time as a mint
 			for range 59 {
 				time.Sleep(time.Second)
 				e.RevokeTokens()
@@ -66,7 +66,7 @@ func TestClientWhoseTokenIsRevokedEverySecondFailsNoCall(t *testing.T) {
 	})
 }
 
-func TestClientThatIsAlwaysRefusedSparesTheTokenEndpoint(t *testing.T) {
+func TestClientThatIsAlwaysRefusedMintsTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := brelliumtest.New()
 		e.Inject("audits.list", brelliumtest.Status(401, "UNAUTHORIZED").Forever())
