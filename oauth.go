@@ -32,12 +32,12 @@ type tokenRequest struct {
 // request counts against the token endpoint's rate limit: a burst of 20, then
 // one every 10 seconds.
 //
-// It is retried after transient failures and, after its Retry-After, when rate
-// limited: 3 attempts in 15 seconds at most. [WithMaxRetries],
-// [WithAttemptTimeout], [WithTotalTimeout] and [WithHeader] do not apply: here
-// they are a [ValidationError], and those of the client have no effect. [WithResponseInto]
-// is filled only if this call started the token request and waited for it, and
-// else left zero.
+// The request is retried after transient failures, and after its Retry-After
+// when rate limited: 3 attempts in 15 seconds at most. [WithMaxRetries],
+// [WithAttemptTimeout], [WithTotalTimeout] and [WithHeader] do not apply: on
+// the client they have no effect here, and on this call they are a
+// [ValidationError]. [WithResponseInto] is filled only if this call started the
+// token request and waited for its end; otherwise it is left zero.
 //
 // The error is a [ValidationError], also for a client with [WithAccessToken];
 // an [APIError], [BlockedError], [ConnectionError], [DecodeError] or

@@ -29,8 +29,7 @@ const (
 	// refreshTime limits a refresh, and so the life of its goroutine.
 	refreshTime = leaseWait + mintTime + 5*time.Second
 
-	// The waits between two looks into the store, to which a random part is
-	// added.
+	// The wait between two loads from the store, before a random part is added.
 	firstPoll = 50 * time.Millisecond
 	lastPoll  = 250 * time.Millisecond
 
