@@ -8,8 +8,8 @@ import (
 	"github.com/brellium/brellium-go/internal/redact"
 )
 
-// The token endpoint's own limits: a burst of 20 requests for each client id,
-// then one every 10 seconds. Each attempt counts, so that they are few.
+// The token endpoint has a rate limit of its own: a burst of 20 requests per
+// client id, then one every 10 seconds. Each attempt counts, so there are few.
 const (
 	mintBurst          = 20
 	mintPerSecond      = 0.1
@@ -18,8 +18,8 @@ const (
 	mintTotalTimeout   = 15 * time.Second
 )
 
-// OAuthService mints access tokens. A Client does so by itself; use it to hand
-// a token to something else.
+// OAuthService mints access tokens. A [Client] mints its own; use the service
+// only to pass a token to something else.
 type OAuthService struct{ client *Client }
 
 // tokenRequest is the body of POST /v2/oauth/token. Its names are assumed.
@@ -29,12 +29,22 @@ type tokenRequest struct {
 	ClientSecret string `json:"client_secret"`
 }
 
-// CreateToken mints a fresh access token, which the client uses from then on.
-// Each mint counts against the endpoint's limit: a burst of 20, then one every
-// 10 seconds. A 5xx is repeated with backoff and a 429 after its Retry-After,
-// 3 attempts and 15 s in all; call options do not change that, but for
-// WithResponseInto, which is filled if this call's own request was the one.
-// With a fixed token (WithAccessToken) it is a *ValidationError.
+// CreateToken mints a new access token, which the client uses from then on.
+// Concurrent calls share one token request, which goes on when ctx ends. Each
+// request counts against the token endpoint's rate limit: a burst of 20, then
+// one every 10 seconds.
+//
+// The request is retried after transient failures, and after its Retry-After
+// when rate limited: 3 attempts in 15 seconds at most. [WithMaxRetries],
+// [WithAttemptTimeout], [WithTotalTimeout] and [WithHeader] do not apply: on
+// the client they have no effect here, and on this call they are a
+// [ValidationError]. [WithResponseInto] is filled only if this call started the
+// token request and waited for its end; otherwise it is left zero.
+//
+// The error is a [ValidationError], also for a client with [WithAccessToken];
+// an [APIError], [BlockedError], [ConnectionError], [DecodeError] or
+// [RetriesExhaustedError] of the token request; or an [InterruptedError] if
+// ctx ended.
 func (s *OAuthService) CreateToken(ctx context.Context, opts ...CallOption) (*Token, error) {
 	if ctx == nil {
 		return nil, &ValidationError{Field: "ctx", Reason: "must not be nil"}
@@ -42,17 +52,36 @@ func (s *OAuthService) CreateToken(ctx context.Context, opts ...CallOption) (*To
 	if s.client.credentials.id.IsZero() {
 		return nil, &ValidationError{Field: "credentials", Reason: "a client with a fixed access token cannot mint one"}
 	}
-	if err := (&callConfig{}).apply(opts, false, false); err != nil {
+	const unset = -1
+	cfg := callConfig{policy: retryPolicy{attemptTimeout: unset, totalTimeout: unset}}
+	if err := cfg.apply(opts, false, false); err != nil {
 		return nil, err
 	}
-	t, err := s.client.api.tokens.fresh(ctx)
+	var option string
+	switch {
+	case cfg.header != nil:
+		option = "WithHeader"
+	case cfg.policy.explicit:
+		option = "WithMaxRetries"
+	case cfg.policy.attemptTimeout != unset:
+		option = "WithAttemptTimeout"
+	case cfg.policy.totalTimeout != unset:
+		option = "WithTotalTimeout"
+	}
+	if option != "" {
+		return nil, &ValidationError{Field: option, Reason: "does not apply to CreateToken"}
+	}
+	if cfg.response != nil {
+		*cfg.response = Response{}
+	}
+	t, err := s.client.api.tokens.fresh(ctx, cfg.response)
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil, &InterruptedError{Operation: opOAuthToken.name, Err: err, cause: redact.Cause(ctx)}
 	}
 	return t, err
 }
 
-// setUpTokens gives the client its source of tokens.
+// setUpTokens sets the client's token source.
 func (c *Client) setUpTokens(cfg *clientConfig) error {
 	if !cfg.accessToken.IsZero() {
 		if cfg.tokenStore != nil {
@@ -76,9 +105,9 @@ func (c *Client) setUpTokens(cfg *clientConfig) error {
 	return nil
 }
 
-// mint asks the token endpoint for a token, through the same pipeline as
-// every call, but for the token and the API's limiter.
-func (c *Client) mint(ctx context.Context) (*Token, error) {
+// mint requests a token and fills response. The request is a call like any
+// other, but without a token, and with the token endpoint's own limiter.
+func (c *Client) mint(ctx context.Context, response *Response) (*Token, error) {
 	var t *Token
 	decode := func(r okResponse) (err error) {
 		t, err = decodeToken(r.body, time.Now())
@@ -91,21 +120,25 @@ func (c *Client) mint(ctx context.Context) (*Token, error) {
 		GrantType:    "client_credentials",
 		ClientID:     c.credentials.id.Open(),
 		ClientSecret: c.credentials.secret.Open(),
-	}}, callConfig{policy: retryPolicy{maxRetries: mintMaxRetries, explicit: true, attemptTimeout: mintAttemptTimeout, totalTimeout: mintTotalTimeout}}, &c.tokenEndpoint)
+	}}, callConfig{response: response, policy: retryPolicy{maxRetries: mintMaxRetries, explicit: true, attemptTimeout: mintAttemptTimeout, totalTimeout: mintTotalTimeout}}, &c.tokenEndpoint)
 	if err != nil {
 		return nil, err
 	}
-	if err := call.run(ctx, decode); err != nil {
-		// No caller's context ended, but the mint's own.
-		if e, ok := err.(*InterruptedError); ok && e.Last != nil {
-			call.failure = e.Last
-			return nil, call.exhausted(ExhaustedTotalTime)
-		} else if ok {
-			return nil, &ConnectionError{Operation: opOAuthToken.name, Reason: "no token within the time of a mint", Err: errMintLimit}
+	err = call.run(ctx, decode)
+	switch e := err.(type) { // the mint's own context ended, not a caller's
+	case nil:
+		return t, nil
+	case *RetriesExhaustedError:
+		if e.Reason == ExhaustedDeadline {
+			e.Reason = ExhaustedTotalTime
 		}
-		return nil, err
+	case *InterruptedError:
+		if call.failure = e.Last; e.Last != nil {
+			return nil, call.exhausted(ExhaustedTotalTime)
+		}
+		return nil, &ConnectionError{Operation: opOAuthToken.name, Reason: "no token within the time of a mint", Sent: e.Attempts > 0, Err: errMintLimit}
 	}
-	return t, nil
+	return nil, err
 }
 
 var errMintLimit = errors.New("a burst of 20 token requests, then one every 10 seconds")

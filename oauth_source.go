@@ -1,6 +1,7 @@
 package brellium
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -17,97 +18,94 @@ import (
 )
 
 const (
-	// mintTime bounds one mint. The core's own bound is shorter.
+	// mintTime limits one mint. It is longer than mintTotalTimeout, which does
+	// not count the wait for the first attempt.
 	mintTime = 20 * time.Second
-	// leaseTime is the store's lease on a mint: it outlasts the mint.
+	// leaseTime is how long the store's lease lasts: longer than a mint.
 	leaseTime = mintTime + 5*time.Second
-	// leaseWait bounds the wait for a token that somebody else mints. It
-	// outlasts a lease whose holder has died.
+	// leaseWait limits the wait for a token that another client mints. It is
+	// longer than leaseTime, in case the holder of the lease has died.
 	leaseWait = leaseTime + 10*time.Second
-	// flightTime bounds a flight, and with it the life of its goroutine.
-	flightTime = leaseWait + mintTime + 5*time.Second
+	// refreshTime limits a refresh, and so the life of its goroutine.
+	refreshTime = leaseWait + mintTime + 5*time.Second
 
-	// The waits between two looks into the store, before a random part.
+	// The wait between two loads from the store, before a random part is added.
 	firstPoll = 50 * time.Millisecond
 	lastPoll  = 250 * time.Millisecond
 
-	// A token is renewed ahead of its expiry by a tenth of its lifetime, and
-	// by no more than maxMargin.
+	// maxMargin is how long before its expiry a token is renewed at most. The
+	// margin is a tenth of the lifetime if that is less.
 	maxMargin = time.Minute
-	// minUse is how long a new token is used even if it says that it has
-	// expired already, so that no answer turns into a mint per call.
+	// minUse is how long a new token is used even if it has expired on arrival,
+	// so that a wrong lifetime does not cause a mint per call.
 	minUse = time.Second
 
-	// finalMemory is how long a coded 4xx of the token endpoint is told to
-	// later calls without asking again.
+	// finalMemory is how long a coded 4xx of the token endpoint is returned to
+	// later calls without a new request.
 	finalMemory = 30 * time.Second
 
-	// Once the API has refused maxStrikes new tokens in a row, none of which
-	// ever worked, no further one is minted for a pause, which doubles. The
-	// shortest is the time in which the endpoint allows one more mint. A token
-	// counts as new for newTime.
+	// After the API has refused maxStrikes new tokens in a row that never
+	// worked, minting pauses. The pause doubles each time, from the time in
+	// which the endpoint allows one more request. A token is new for newTime.
 	maxStrikes   = 2
 	newTime      = 30 * time.Second
 	firstPause   = 10 * time.Second
 	longestPause = time.Minute
 
-	// refusedMemory is how many refused tokens are remembered, in case a
-	// store still offers them.
+	// refusedMemory is how many refused tokens are remembered, in case the
+	// store still has them.
 	refusedMemory = 8
 )
 
 var (
-	// errLeaseHeld is reported where a store never gives its lease.
-	errLeaseHeld = errors.New("brellium: the token store's lease stays with another holder")
-	// errNoToken stands in where a mint ends without any result.
-	errNoToken = errors.New("brellium: the mint ended without a token")
+	errLeaseHeld = errors.New("brellium: another client holds the token store's lease for too long")
+	errNoToken   = errors.New("brellium: the mint ended without a token")
 )
 
-// tokenSourceConfig is what a tokenSource works with.
 type tokenSourceConfig struct {
-	// mint asks the token endpoint for a token. It ends when its context does.
-	// Its errors are shared by all who waited for it.
-	mint func(ctx context.Context) (*Token, error)
-	// store is shared with other clients, under key; nil for none.
+	// mint requests a token and fills the Response. It ends when its context
+	// does. Its error is shared by all calls that waited for it.
+	mint func(context.Context, *Response) (*Token, error)
+	// store, if not nil, is shared with other clients, under key.
 	store TokenStore
 	key   string
-	// notify is told once that the store has failed, and, with a nil error,
-	// once that it works again. The error may be any text of the store's. nil
-	// for no notice.
+	// notify, if not nil, is called when the store starts to fail, and with a
+	// nil error when it works again. The error's text may contain anything.
 	notify func(err error)
-	// now is the clock, time.Now where it is nil.
+	// now is the clock; nil means time.Now.
 	now func() time.Time
 }
 
-// tokenSource hands out the client's token and sees to it that there is one:
-// it mints once for all who wait, on a goroutine of its own that no caller's
-// context ends, and that lives for flightTime at the most. It has no other
-// goroutine, and none at all while nobody waits and nothing is to be renewed.
+// tokenSource provides the client's token. It mints one token for all calls
+// that need it, on a goroutine of its own that no caller's context ends and
+// that lives for refreshTime at most. There is no goroutine while no refresh
+// is needed.
 //
-//   - A token is handed out without a lock until it is due for renewal.
-//   - From then on the first to come starts a flight for a new one, while all
-//     go on with the old. A flight that fails is repeated after a quarter of
-//     the margin.
-//   - Past its expiry, by the wall clock or the monotonic one, everybody waits
-//     for the flight and learns its outcome. The monotonic clock may stand
-//     still while a machine sleeps, and the wall clock may be set back.
-//   - A 401 discards the token that it refused and no other. New tokens that
-//     are refused without ever having worked lead to a pause.
-//   - A final refusal of the credentials is told for a while without a request.
+//   - A token is read without a lock until it is due for renewal.
+//   - Once it is due, the next call starts a refresh, and all calls keep using
+//     the old token. A failed refresh is retried after a quarter of the margin.
+//   - Once it has expired, by the wall clock or the monotonic clock, all calls
+//     wait for the refresh and get its result. Both clocks count, because the
+//     monotonic clock may stop while a machine sleeps, and the wall clock may
+//     be set back.
+//   - A 401 discards the token it was sent for, and no newer one. If new tokens
+//     are refused that never worked, minting pauses.
+//   - A final rejection of the credentials is returned for a while without a
+//     new request.
 type tokenSource struct {
-	mint  func(ctx context.Context) (*Token, error) // nil: the token is fixed
-	store *guardedStore                             // nil: none
+	mint  func(context.Context, *Response) (*Token, error) // nil: the token is fixed
+	store *guardedStore                                    // nil: none
 	now   func() time.Time
 
 	current atomic.Pointer[heldToken] // nil: none; written under mu
 
 	mu         sync.Mutex
-	flight     *tokenFlight // nil: none under way
-	renewAt    time.Time    // after a failed renewal: not before
-	refusals   []*Token     // the last tokens that were refused
-	strikes    int          // tokens refused in a row that had never worked
-	pauseUntil time.Time    // no mint before, but for fresh
-	final      error        // the endpoint's last word on the credentials
+	refreshing *tokenRefresh // nil: none in flight
+	renewAt    time.Time     // after a failed renewal: not before
+	refusals   []*Token      // the last tokens that were refused
+	strikes    int           // tokens refused in a row that had never worked
+	pauseUntil time.Time     // no mint before, except by fresh
+	final      error         // the endpoint's final rejection of the credentials
 	finalUntil time.Time
 }
 
@@ -115,19 +113,20 @@ type tokenSource struct {
 type heldToken struct {
 	token  *Token
 	since  time.Time
-	due    time.Time     // when to renew it; zero where its expiry is not known
+	due    time.Time     // when to renew it; zero if its expiry is not known
 	expiry time.Time     // by both clocks
 	margin time.Duration // between due and expiry
 	worked atomic.Bool   // the API has accepted it
 }
 
-// tokenFlight is one way to a new token. Its result may be read once done is
-// closed.
-type tokenFlight struct {
-	forced bool // mint, whatever there is
-	done   chan struct{}
-	token  *Token
-	err    error
+// tokenRefresh is one attempt to get a new token. The result may be read once
+// done is closed.
+type tokenRefresh struct {
+	forced   bool // mint, whatever the store has
+	done     chan struct{}
+	token    *Token
+	err      error
+	response Response // of the token request; zero if there was none
 }
 
 // newTokenSource returns a source that mints.
@@ -145,19 +144,17 @@ func newTokenSource(cfg tokenSourceConfig) *tokenSource {
 	return s
 }
 
-// newStaticTokenSource returns a source that has one token and mints none.
+// newStaticTokenSource returns a source with one fixed token.
 func newStaticTokenSource(value string) *tokenSource {
 	s := &tokenSource{now: time.Now}
 	s.current.Store(&heldToken{token: NewToken("Bearer", value, time.Time{})})
 	return s
 }
 
-// get returns a token that is not known to be refused, and has not expired by
-// what the endpoint said. It waits no longer than ctx lives, and then returns
-// ctx.Err() as it is.
-//
-// Other errors are those of mint, shared by all who waited for it, and during a
-// pause an *APIError with status 401.
+// get returns a token that the API is not known to have refused, and that has
+// not expired. When ctx ends it returns ctx.Err() unchanged. Other errors are
+// those of mint, shared by all calls that waited for it, and during a pause an
+// [APIError] with status 401.
 func (s *tokenSource) get(ctx context.Context) (*Token, error) {
 	for {
 		now := s.now()
@@ -173,29 +170,29 @@ func (s *tokenSource) get(ctx context.Context) (*Token, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		f, err := s.join(now)
+		r, err := s.join(now)
 		if err != nil {
 			return nil, err
 		}
-		if f == nil {
-			continue // a token has come meanwhile
+		if r == nil {
+			continue // there is a token by now
 		}
 		select {
-		case <-f.done:
+		case <-r.done:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if f.err != nil || !s.isRefused(f.token) {
-			return f.token, f.err
+		if r.err != nil || !s.isRefused(r.token) {
+			return r.token, r.err
 		}
-		// Others were faster, and the API refused them this very token.
+		// Other waiters have used this token by now, and the API refused it.
 	}
 }
 
-// fresh mints a token now, whatever is held, and the source uses it from then
-// on. Those who call at the same time share one. The token is the caller's own
-// copy.
-func (s *tokenSource) fresh(ctx context.Context) (*Token, error) {
+// fresh mints a token, even if one is held, and the source uses it from then
+// on. Concurrent calls share one mint. The token is a copy. response, if not
+// nil, is filled for the call that started the mint, once it has ended.
+func (s *tokenSource) fresh(ctx context.Context, response *Response) (*Token, error) {
 	if s.mint == nil {
 		return nil, &ValidationError{Field: "WithAccessToken", Reason: "a client with a fixed access token cannot mint one"}
 	}
@@ -204,30 +201,33 @@ func (s *tokenSource) fresh(ctx context.Context) (*Token, error) {
 			return nil, err
 		}
 		s.mu.Lock()
-		f := s.flight
-		if f == nil {
-			f = s.startRefresh(true)
+		r, started := s.refreshing, false
+		if r == nil {
+			r, started = s.startRefresh(true), true
 		}
 		s.mu.Unlock()
 		select {
-		case <-f.done:
+		case <-r.done:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		if !f.forced {
-			continue // that one may have found its token in the store
+		if !r.forced {
+			continue // its token may be from the store
 		}
-		if f.err != nil {
-			return nil, f.err
+		if started && response != nil {
+			*response = r.response
 		}
-		t := *f.token
+		if r.err != nil {
+			return nil, r.err
+		}
+		t := *r.token
 		t.ExpiresAt = t.ExpiresAt.Round(0)
 		return &t, nil
 	}
 }
 
-// accepted notes that the API knew t: its answer was no 401. An answer that a
-// proxy gave in the API's place is better not reported.
+// accepted records that the API accepted t: it sent a response that was not a
+// 401. It must not be called for the response of a proxy.
 func (s *tokenSource) accepted(t *Token) {
 	h := s.current.Load()
 	if h == nil || h.token != t || h.worked.Load() {
@@ -241,9 +241,9 @@ func (s *tokenSource) accepted(t *Token) {
 	}
 }
 
-// refused notes that the API answered 401 to t, and reports whether get can
-// be expected to have another token. It is to be called for every such answer,
-// that to a repeated request too.
+// refused records that the API responded to t with a 401, and reports whether
+// get is expected to return another token. It must be called for each 401,
+// including that of a retry.
 func (s *tokenSource) refused(t *Token) bool {
 	if s.mint == nil {
 		return false
@@ -254,8 +254,8 @@ func (s *tokenSource) refused(t *Token) bool {
 
 	s.rememberRefusal(t)
 	h := s.current.Load()
-	if h == nil || h.token != t { // a late answer to an older token
-		return h != nil || s.flight != nil || reached(now, s.pauseUntil)
+	if h == nil || h.token != t { // t is an older token
+		return h != nil || s.refreshing != nil || reached(now, s.pauseUntil)
 	}
 	s.current.Store(nil)
 	if h.worked.Load() || reached(now, h.since.Add(newTime)) {
@@ -269,29 +269,29 @@ func (s *tokenSource) refused(t *Token) bool {
 		pause = min(firstPause<<n, longestPause)
 	}
 	s.pauseUntil = now.Add(pause)
-	return s.flight != nil
+	return s.refreshing != nil
 }
 
-// renew starts a flight for the successor of h, which is due but still lives.
+// renew starts a refresh for h, which is due but has not expired.
 func (s *tokenSource) renew(h *heldToken, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.current.Load() == h && s.flight == nil && reached(now, s.renewAt) &&
+	if s.current.Load() == h && s.refreshing == nil && reached(now, s.renewAt) &&
 		reached(now, s.pauseUntil) && (s.final == nil || reached(now, s.finalUntil)) {
 		s.startRefresh(false)
 	}
 }
 
-// join returns the flight to wait for, or what is known without one, or
-// neither where there is a token after all.
-func (s *tokenSource) join(now time.Time) (*tokenFlight, error) {
+// join returns the refresh to wait for, or an error if none may start, or
+// neither if there is a token by now.
+func (s *tokenSource) join(now time.Time) (*tokenRefresh, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.current.Load(); h != nil && (h.due.IsZero() || !reached(now, h.expiry)) {
 		return nil, nil
 	}
-	if s.flight != nil {
-		return s.flight, nil
+	if s.refreshing != nil {
+		return s.refreshing, nil
 	}
 	if s.final != nil && !reached(now, s.finalUntil) {
 		return nil, s.final
@@ -301,60 +301,57 @@ func (s *tokenSource) join(now time.Time) (*tokenFlight, error) {
 			Operation:  opOAuthToken.name,
 			StatusCode: http.StatusUnauthorized,
 			Code:       CodeHTTPError,
-			Message:    "the API refused the last " + strconv.Itoa(s.strikes) + " new access tokens; the next is minted after a pause",
+			Message:    "the API refused the last " + strconv.Itoa(s.strikes) + " new access tokens; the client requests another after a pause",
 			RetryAfter: max(s.pauseUntil.Sub(now), 0),
 		}
 	}
 	return s.startRefresh(false), nil
 }
 
-// launch starts a flight. The caller holds mu.
-func (s *tokenSource) startRefresh(forced bool) *tokenFlight {
-	s.flight = &tokenFlight{forced: forced, done: make(chan struct{})}
-	go s.refresh(s.flight, s.current.Load())
-	return s.flight
+// startRefresh starts a refresh. The caller holds mu.
+func (s *tokenSource) startRefresh(forced bool) *tokenRefresh {
+	s.refreshing = &tokenRefresh{forced: forced, done: make(chan struct{})}
+	go s.refresh(s.refreshing, s.current.Load())
+	return s.refreshing
 }
 
-// fly brings f home: it gets a token, tells those who wait, and only then does
-// what the store still wants. old is the token to replace, nil for none.
-func (s *tokenSource) refresh(f *tokenFlight, old *heldToken) {
-	ctx, cancel := context.WithTimeout(context.Background(), flightTime)
+// refresh fetches a token, wakes the waiters, then saves it to the store. old
+// is the token to replace, or nil.
+func (s *tokenSource) refresh(r *tokenRefresh, old *heldToken) {
+	ctx, cancel := context.WithTimeout(context.Background(), refreshTime)
 	defer cancel()
 	var (
-		found, minted *Token
-		lease         TokenLease
-		err           = errNoToken
+		stored, minted *Token
+		lease          TokenLease
+		err            = errNoToken
 	)
-	defer func() { // deferred, since mint may panic or call runtime.Goexit
-		switch {
-		case found != nil:
-			s.finishRefresh(f, old, found, nil)
-		default:
-			s.finishRefresh(f, old, minted, err)
+	defer func() { // deferred, because mint may panic or call runtime.Goexit
+		if stored != nil {
+			err = nil
 		}
+		s.finishRefresh(r, old, cmp.Or(stored, minted), err)
 		switch {
 		case lease != nil:
 			s.store.finish(lease, minted)
-		case found != nil:
+		case stored != nil:
 			s.store.works()
 		}
 	}()
 
 	if s.store != nil && s.store.ready() {
-		if found, lease = s.consult(ctx, f.forced, old); found != nil {
+		if stored, lease = s.consult(ctx, r.forced, old); stored != nil {
 			return
 		}
 	}
 	ctx, cancelMint := context.WithTimeout(ctx, mintTime)
 	defer cancelMint()
-	if minted, err = s.mint(ctx); minted == nil && err == nil {
+	if minted, err = s.mint(ctx, &r.response); minted == nil && err == nil {
 		err = errNoToken
 	}
 }
 
-// consult asks the store. It returns the store's token if there is one to use,
-// or the lease under which to mint one, or both, or neither where the store is
-// of no help.
+// consult returns the store's token if it can be used, or the lease to mint
+// under, or both, or neither if the store fails.
 func (s *tokenSource) consult(ctx context.Context, forced bool, old *heldToken) (*Token, TokenLease) {
 	giveUp := s.now().Add(leaseWait)
 	for poll := firstPoll; ; poll = min(2*poll, lastPoll) {
@@ -363,14 +360,14 @@ func (s *tokenSource) consult(ctx context.Context, forced bool, old *heldToken) 
 				return t, nil
 			}
 		}
-		lease, err := s.store.lease(ctx, leaseTime)
+		lease, err := s.store.lease(ctx)
 		switch {
 		case err != nil:
 			return nil, nil
 		case lease != nil && forced:
 			return nil, lease
 		case lease != nil:
-			// Its last holder may have saved a token between the two calls.
+			// Its last holder may have saved a token since the load.
 			t, _ := s.lookUp(ctx, old)
 			return t, lease
 		case reached(s.now(), giveUp):
@@ -381,7 +378,7 @@ func (s *tokenSource) consult(ctx context.Context, forced bool, old *heldToken) 
 	}
 }
 
-// lookUp returns the store's token, or nil unless it can take the place of old.
+// lookUp returns the store's token, or nil if it cannot replace old.
 func (s *tokenSource) lookUp(ctx context.Context, old *heldToken) (*Token, error) {
 	t, err := s.store.load(ctx)
 	switch {
@@ -394,18 +391,18 @@ func (s *tokenSource) lookUp(ctx context.Context, old *heldToken) (*Token, error
 	case reached(s.now(), t.ExpiresAt):
 		return nil, nil
 	case old != nil && !t.ExpiresAt.After(old.token.ExpiresAt):
-		return nil, nil // the same, or one still older
+		return nil, nil // the same, or an older one
 	}
 	return t, nil
 }
 
-// land ends f: it takes over the token or remembers the failure, and wakes
-// those who wait.
-func (s *tokenSource) finishRefresh(f *tokenFlight, old *heldToken, t *Token, err error) {
+// finishRefresh ends r: it takes the token or remembers the failure, and wakes
+// the waiters.
+func (s *tokenSource) finishRefresh(r *tokenRefresh, old *heldToken, t *Token, err error) {
 	now := s.now()
 	s.mu.Lock()
-	s.flight = nil
-	f.token, f.err = t, err
+	s.refreshing = nil
+	r.token, r.err = t, err
 	s.renewAt, s.final = time.Time{}, nil
 	switch {
 	case err == nil:
@@ -417,17 +414,17 @@ func (s *tokenSource) finishRefresh(f *tokenFlight, old *heldToken, t *Token, er
 		s.renewAt = now.Add(max(old.margin/4, time.Second))
 	}
 	s.mu.Unlock()
-	close(f.done)
+	close(r.done)
 }
 
-// isRefused reports whether the API has refused t, as far as is remembered.
+// isRefused reports whether t is among the remembered refusals.
 func (s *tokenSource) isRefused(t *Token) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.refusals, t.is)
 }
 
-// rememberRefusal adds t to the refused tokens. The caller holds mu.
+// rememberRefusal adds t to the refusals. The caller holds mu.
 func (s *tokenSource) rememberRefusal(t *Token) {
 	if slices.ContainsFunc(s.refusals, t.is) {
 		return
@@ -438,7 +435,7 @@ func (s *tokenSource) rememberRefusal(t *Token) {
 	s.refusals = append(s.refusals, t)
 }
 
-// hold works out when t is to be renewed and when it is over, on both clocks.
+// hold computes when t is to be renewed and when it expires, on both clocks.
 func hold(t *Token, now time.Time) *heldToken {
 	h := &heldToken{token: t, since: now}
 	if t.ExpiresAt.IsZero() {
@@ -457,25 +454,24 @@ func (h *heldToken) isDue(now time.Time) bool {
 	return !h.due.IsZero() && reached(now, h.due)
 }
 
-// reached reports whether t has come, by the monotonic clock or by the wall
-// clock. Where one of the two times has no monotonic reading, only the wall
-// clock counts.
+// reached reports whether now is at or past t, by the monotonic clock or by the
+// wall clock. If either time has no monotonic reading, only the wall clock
+// counts.
 func reached(now, t time.Time) bool {
 	return !now.Before(t) || !now.Round(0).Before(t.Round(0))
 }
 
-// isFinal reports whether err is the token endpoint's last word on the
-// credentials: a coded 4xx that is neither a timeout nor a refusal for haste.
+// isFinal reports whether err is a final rejection of the credentials: a coded
+// 4xx that is neither a timeout nor a rate limit.
 func isFinal(err error) bool {
 	var e *APIError
 	return errors.As(err, &e) && e.StatusCode >= 400 && e.StatusCode < 500 && e.Code != CodeHTTPError &&
 		e.StatusCode != http.StatusRequestTimeout && e.StatusCode != http.StatusTooManyRequests
 }
 
-// tokenKey names the credentials at a base URL for a TokenStore. It is a MAC
-// keyed by the secret over the rest, so it changes with each of the three and
-// tells none of them: all that is left is to try secrets one by one, which is
-// hopeless with a generated one.
+// tokenKey identifies the credentials at a base URL to a [TokenStore]. It is a
+// MAC of base URL and client id, keyed by the secret, so it changes with each
+// of the three and reveals none: an attacker can only guess secrets.
 func tokenKey(baseURL, clientID, secret string) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	for _, part := range []string{"brellium token key 1", strings.TrimRight(baseURL, "/"), clientID} {

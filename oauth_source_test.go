@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,22 +18,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mintery is a token endpoint with a mint in front of it. Its tokens are t1,
-// t2 and so on.
-type mintery struct {
+// tokenEndpoint mints the tokens t1, t2 and so on.
+type tokenEndpoint struct {
 	latency  time.Duration
-	lifetime time.Duration // 0: the answer has no expires_in
+	lifetime time.Duration // 0: not known
 	now      func() time.Time
 
 	mu       sync.Mutex
-	err      error // given to every request
+	err      error // of every request
 	requests int
 	running  int
-	most     int // requests at one time
+	most     int // requests at the same time
 	minted   int
 }
 
-func (m *mintery) mint(ctx context.Context) (*Token, error) {
+func (m *tokenEndpoint) mint(ctx context.Context, _ *Response) (*Token, error) {
 	now := m.now
 	if now == nil {
 		now = time.Now
@@ -69,26 +67,26 @@ func (m *mintery) mint(ctx context.Context) (*Token, error) {
 	return NewToken("Bearer", fmt.Sprint("t", m.minted), expiresAt), nil
 }
 
-func (m *mintery) fail(err error) {
+func (m *tokenEndpoint) fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.err = err
 }
 
-func (m *mintery) count() int {
+func (m *tokenEndpoint) count() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.requests
 }
 
-func (m *mintery) source() *tokenSource { return newTokenSource(tokenSourceConfig{mint: m.mint}) }
+func (m *tokenEndpoint) source() *tokenSource { return newTokenSource(tokenSourceConfig{mint: m.mint}) }
 
-func (m *mintery) sourceOn(store TokenStore, notify func(error)) *tokenSource {
+func (m *tokenEndpoint) sourceOn(store TokenStore, notify func(error)) *tokenSource {
 	return newTokenSource(tokenSourceConfig{mint: m.mint, store: store, key: "key", notify: notify})
 }
 
-// service is the API as a call sees it: it knows which tokens are good.
-type service struct {
+// fakeAPI decides which tokens are good.
+type fakeAPI struct {
 	latency time.Duration
 
 	mu       sync.Mutex
@@ -96,13 +94,13 @@ type service struct {
 	requests int
 }
 
-func (a *service) refuseTokens(refuse func(value string) bool) {
+func (a *fakeAPI) refuseTokens(refuse func(value string) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.refuse = refuse
 }
 
-func (a *service) good(t *Token) bool {
+func (a *fakeAPI) good(t *Token) bool {
 	time.Sleep(a.latency / 2)
 	a.mu.Lock()
 	a.requests++
@@ -112,10 +110,10 @@ func (a *service) good(t *Token) bool {
 	return good
 }
 
-var errCall401 = errors.New("the API answered 401")
+var errCall401 = errors.New("the API responded with a 401")
 
-// call does what the core does in one call: at most one repeat after a 401.
-func (a *service) call(ctx context.Context, s *tokenSource) error {
+// call does what a call of the client does: it is retried once after a 401.
+func (a *fakeAPI) call(ctx context.Context, s *tokenSource) error {
 	for attempt := 0; ; attempt++ {
 		t, err := s.get(ctx)
 		if err != nil {
@@ -157,38 +155,28 @@ var (
 // Case B10. gofr-dev/gofr#4159: every call minted a token.
 func TestOneTokenServesManyCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{latency: 100 * time.Millisecond, lifetime: time.Hour}
-		s := m.source()
-		requireNone(t, together(100, func(int) error {
+		m := &tokenEndpoint{latency: 300 * time.Millisecond, lifetime: time.Hour}
+		s, a := m.source(), &fakeAPI{latency: 80 * time.Millisecond}
+		requireNone(t, together(1000, func(int) error {
 			for range 3 {
-				token, err := s.get(t.Context())
-				if err != nil || token.Reveal() != "t1" {
-					return fmt.Errorf("%v, %w", token, err)
+				if err := a.call(t.Context(), s); err != nil {
+					return err
 				}
 				time.Sleep(time.Second)
 			}
 			return nil
 		}))
 		assert.Equal(t, 1, m.count())
-	})
-}
-
-func TestThousandColdCallsMintOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{latency: 300 * time.Millisecond, lifetime: time.Hour}
-		s, a := m.source(), &service{latency: 80 * time.Millisecond}
-		requireNone(t, together(1000, func(int) error { return a.call(t.Context(), s) }))
-		assert.Equal(t, 1, m.count())
-		assert.Equal(t, 1000, a.requests)
+		assert.Equal(t, 3000, a.requests)
 	})
 }
 
 // Case B11. golang/oauth2#738: a missing lifetime was taken for expired, or
 // for endless.
-func TestTokenOfUnknownLifetimeServesUntilItIsRefused(t *testing.T) {
+func TestTokenOfUnknownLifetimeIsUsedUntilItIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{}
-		s, a := m.source(), new(service)
+		m := &tokenEndpoint{}
+		s, a := m.source(), new(fakeAPI)
 		for range 20 {
 			require.NoError(t, a.call(t.Context(), s))
 			time.Sleep(24 * time.Hour)
@@ -200,23 +188,11 @@ func TestTokenOfUnknownLifetimeServesUntilItIsRefused(t *testing.T) {
 	})
 }
 
-// Case B12. ktorio/ktor#2864, openai/codex#2699: endless loops on a 401.
-func TestCallThatIsAlwaysRefusedMintsTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Hour}
-		s, a := m.source(), new(service)
-		a.refuseTokens(func(string) bool { return true })
-		require.ErrorIs(t, a.call(t.Context(), s), errCall401)
-		assert.Equal(t, 2, a.requests)
-		assert.Equal(t, 2, m.count())
-	})
-}
-
 // Case B12, second part.
-func TestSecondTokenMayBeTheGoodOne(t *testing.T) {
+func TestCallIsRetriedOnceWithANewToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Hour}
-		s, a := m.source(), new(service)
+		m := &tokenEndpoint{lifetime: time.Hour}
+		s, a := m.source(), new(fakeAPI)
 		a.refuseTokens(func(v string) bool { return v != "t2" })
 		require.NoError(t, a.call(t.Context(), s))
 		assert.Equal(t, 2, a.requests)
@@ -224,15 +200,15 @@ func TestSecondTokenMayBeTheGoodOne(t *testing.T) {
 	})
 }
 
-// An endpoint may give the token that it gave before, until that expires.
-func TestEndpointThatRepeatsARefusedTokenCausesNoLoop(t *testing.T) {
+// An endpoint may return the same token until it expires.
+func TestEndpointThatReturnsARefusedTokenAgainCausesNoLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mints := 0
-		s := newTokenSource(tokenSourceConfig{mint: func(context.Context) (*Token, error) {
+		s := newTokenSource(tokenSourceConfig{mint: func(context.Context, *Response) (*Token, error) {
 			mints++
 			return NewToken("Bearer", "same", time.Now().Add(time.Hour)), nil
 		}})
-		a := new(service)
+		a := new(fakeAPI)
 		a.refuseTokens(func(string) bool { return true })
 		require.ErrorIs(t, a.call(t.Context(), s), errCall401)
 		assert.Equal(t, 2, a.requests)
@@ -242,10 +218,11 @@ func TestEndpointThatRepeatsARefusedTokenCausesNoLoop(t *testing.T) {
 	})
 }
 
-func TestRefusedFreshTokensAreToldAtOnceWithGrowingPauses(t *testing.T) {
+// Case B12. ktorio/ktor#2864, openai/codex#2699: endless loops on a 401.
+func TestRefusedNewTokensLeadToGrowingPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Hour}
-		s, a := m.source(), new(service)
+		m := &tokenEndpoint{lifetime: time.Hour}
+		s, a := m.source(), new(fakeAPI)
 		a.refuseTokens(func(string) bool { return true })
 		start := time.Now()
 		var mintedAt []time.Duration
@@ -261,6 +238,7 @@ func TestRefusedFreshTokensAreToldAtOnceWithGrowingPauses(t *testing.T) {
 				assert.Positive(t, apiErr.RetryAfter)
 				assert.Equal(t, "oauth.token", apiErr.Operation)
 				assert.Equal(t, last, m.count())
+				assert.NotContains(t, fmt.Sprintf("%v %+v %#v", err, err, err), fmt.Sprint("t", last), "a token in an error")
 			}
 			for ; last < m.count(); last++ {
 				mintedAt = append(mintedAt, time.Since(start))
@@ -281,11 +259,11 @@ func TestRefusedFreshTokensAreToldAtOnceWithGrowingPauses(t *testing.T) {
 	})
 }
 
-func TestTokenThatIsNoLongerNewMayAlwaysBeReplaced(t *testing.T) {
+func TestTokenThatIsNotNewIsAlwaysReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Hour}
+		m := &tokenEndpoint{lifetime: time.Hour}
 		s := m.source()
-		for range 10 { // no call ever got an answer with any of them
+		for range 10 { // no call ever got a response with any of them
 			token, err := s.get(t.Context())
 			require.NoError(t, err)
 			time.Sleep(newTime)
@@ -298,8 +276,8 @@ func TestTokenThatIsNoLongerNewMayAlwaysBeReplaced(t *testing.T) {
 // Case B13. openai/openai-go#858: every goroutine that saw the 401 minted.
 func TestManyRefusalsOfOneTokenMintOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{latency: 100 * time.Millisecond, lifetime: time.Hour}
-		s, a := m.source(), &service{latency: 80 * time.Millisecond}
+		m := &tokenEndpoint{latency: 100 * time.Millisecond, lifetime: time.Hour}
+		s, a := m.source(), &fakeAPI{latency: 80 * time.Millisecond}
 		require.NoError(t, a.call(t.Context(), s))
 		a.refuseTokens(func(v string) bool { return v == "t1" })
 		a.requests = 0
@@ -314,7 +292,7 @@ func TestManyRefusalsOfOneTokenMintOnce(t *testing.T) {
 
 func TestLateRefusalDiscardsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Hour}
+		m := &tokenEndpoint{lifetime: time.Hour}
 		s := m.source()
 		first, err := s.get(t.Context())
 		require.NoError(t, err)
@@ -334,11 +312,11 @@ func TestLateRefusalDiscardsNothing(t *testing.T) {
 
 func TestTokenRevokedBeforeItsFirstUseIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Hour}
-		s, a := m.source(), new(service)
+		m := &tokenEndpoint{lifetime: time.Hour}
+		s, a := m.source(), new(fakeAPI)
 		for range 10 {
 			require.NoError(t, a.call(t.Context(), s))
-			for range 2 { // one that had worked, and its successor, which has not
+			for range 2 { // one that worked, then one that has not been used
 				token, err := s.get(t.Context())
 				require.NoError(t, err)
 				require.True(t, s.refused(token))
@@ -348,20 +326,20 @@ func TestTokenRevokedBeforeItsFirstUseIsReplaced(t *testing.T) {
 	})
 }
 
-// Those who wait for one mint do not all wake at once.
-func TestWaiterWhoWakesLateDoesNotGetARefusedToken(t *testing.T) {
+// The waiters of a mint do not wake at the same time.
+func TestWaiterThatWakesLateDoesNotGetARefusedToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Hour}
+		m := &tokenEndpoint{lifetime: time.Hour}
 		s := m.source()
-		f := &tokenFlight{done: make(chan struct{}), token: NewToken("Bearer", "refused", time.Time{})}
-		s.flight = f
+		r := &tokenRefresh{done: make(chan struct{}), token: NewToken("Bearer", "refused", time.Time{})}
+		s.refreshing = r
 		go func() {
 			synctest.Wait() // until it waits
 			s.mu.Lock()
-			s.flight = nil
-			s.rememberRefusal(f.token) // by one who woke earlier
+			s.refreshing = nil
+			s.rememberRefusal(r.token) // by one who woke earlier
 			s.mu.Unlock()
-			close(f.done)
+			close(r.done)
 		}()
 		token, err := s.get(t.Context())
 		require.NoError(t, err)
@@ -371,8 +349,8 @@ func TestWaiterWhoWakesLateDoesNotGetARefusedToken(t *testing.T) {
 
 func TestTokenRevokedEverySecondUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{latency: 100 * time.Millisecond, lifetime: time.Hour}
-		s, a := m.source(), &service{latency: 80 * time.Millisecond}
+		m := &tokenEndpoint{latency: 100 * time.Millisecond, lifetime: time.Hour}
+		s, a := m.source(), &fakeAPI{latency: 80 * time.Millisecond}
 		end := time.Now().Add(time.Minute)
 		var revoked atomic.Int64 // tokens up to this number are dead
 		a.refuseTokens(func(v string) bool {
@@ -392,7 +370,7 @@ func TestTokenRevokedEverySecondUnderLoad(t *testing.T) {
 				if err := a.call(t.Context(), s); err != nil {
 					return fmt.Errorf("at %v: %w", time.Until(end), err)
 				}
-				time.Sleep(rand.N(2 * time.Second)) // lest all fall into step
+				time.Sleep(rand.N(2 * time.Second)) // so that they do not wake together
 			}
 			return nil
 		}))
@@ -401,61 +379,51 @@ func TestTokenRevokedEverySecondUnderLoad(t *testing.T) {
 }
 
 // Case B14. databricks/zerobus-sdk#566: a shared fetch died with its leader.
-func TestCallerWhoStartedTheMintMayLeave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{latency: 300 * time.Millisecond, lifetime: time.Hour}
-		s := m.source()
-		start := time.Now()
-		requireNone(t, together(10, func(i int) error {
-			if i == 0 {
+func TestMintGoesOnWhenItsCallersHaveLeft(t *testing.T) {
+	for _, stay := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &tokenEndpoint{latency: 300 * time.Millisecond, lifetime: time.Hour}
+			s := m.source()
+			start := time.Now()
+			requireNone(t, together(10, func(i int) error {
+				if i > 0 && stay {
+					time.Sleep(20 * time.Millisecond)
+					_, err := s.get(context.Background())
+					assert.Equal(t, 300*time.Millisecond, time.Since(start))
+					return err
+				}
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(50*time.Millisecond, cancel)
 				_, err := s.get(ctx)
 				assert.Equal(t, context.Canceled, err)
 				assert.Equal(t, 50*time.Millisecond, time.Since(start))
 				return nil
-			}
-			time.Sleep(20 * time.Millisecond)
-			_, err := s.get(context.Background())
-			assert.Equal(t, 300*time.Millisecond, time.Since(start))
-			return err
-		}))
-		assert.Equal(t, 1, m.count())
-	})
+			}))
+			time.Sleep(time.Second)
+			_, err := s.get(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, 1, m.count())
+		})
+	}
 }
 
-func TestMintGoesOnWhenAllHaveLeft(t *testing.T) {
+func TestCanceledCallStartsNoMint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{latency: 300 * time.Millisecond, lifetime: time.Hour}
-		s := m.source()
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		_, err := s.get(ctx)
-		require.Equal(t, context.DeadlineExceeded, err)
-		time.Sleep(time.Second)
-		_, err = s.get(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, 1, m.count())
-	})
-}
-
-func TestCallerWhoHasLeftStartsNoMint(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := new(mintery)
+		m := new(tokenEndpoint)
 		s := m.source()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := s.get(ctx)
 		assert.Equal(t, context.Canceled, err)
-		_, err = s.fresh(ctx)
+		_, err = s.fresh(ctx, nil)
 		assert.Equal(t, context.Canceled, err)
 		assert.Zero(t, m.count())
 	})
 }
 
-func TestMintThatHangsEndsWithItsOwnBound(t *testing.T) {
+func TestMintThatHangsEndsAfterMintTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{latency: 24 * time.Hour}
+		m := &tokenEndpoint{latency: 24 * time.Hour}
 		s, start := m.source(), time.Now()
 		_, err := s.get(t.Context())
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -463,26 +431,26 @@ func TestMintThatHangsEndsWithItsOwnBound(t *testing.T) {
 	})
 }
 
-func TestMintThatNeverReturnsNormallyLeavesNobodyWaiting(t *testing.T) {
+func TestMintThatDoesNotReturnWakesItsWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTokenSource(tokenSourceConfig{mint: func(context.Context) (*Token, error) {
+		s := newTokenSource(tokenSourceConfig{mint: func(context.Context, *Response) (*Token, error) {
 			runtime.Goexit() // as t.FailNow in a transport of a test would
 			return nil, nil
 		}})
 		_, err := s.get(t.Context())
 		require.ErrorIs(t, err, errNoToken)
-		s = newTokenSource(tokenSourceConfig{mint: func(context.Context) (*Token, error) { return nil, nil }})
+		s = newTokenSource(tokenSourceConfig{mint: func(context.Context, *Response) (*Token, error) { return nil, nil }})
 		_, err = s.get(t.Context())
 		require.ErrorIs(t, err, errNoToken)
 	})
 }
 
 // Case B58. redis/rueidis#1014: those who joined were handed nil.
-func TestEveryWaiterLearnsTheRealOutcome(t *testing.T) {
+func TestEveryWaiterGetsTheErrorOfTheMint(t *testing.T) {
 	for _, want := range []*APIError{errInvalidClient, errBadGateway} {
 		synctest.Test(t, func(t *testing.T) {
-			m := &mintery{latency: 100 * time.Millisecond, err: want}
-			s, a := m.source(), new(service)
+			m := &tokenEndpoint{latency: 100 * time.Millisecond, err: want}
+			s, a := m.source(), new(fakeAPI)
 			for _, err := range together(20, func(int) error { return a.call(t.Context(), s) }) {
 				var apiErr *APIError
 				require.ErrorAs(t, err, &apiErr)
@@ -496,7 +464,7 @@ func TestEveryWaiterLearnsTheRealOutcome(t *testing.T) {
 
 func TestCodedRejectionIsRememberedForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{latency: time.Millisecond, err: errInvalidClient}
+		m := &tokenEndpoint{latency: time.Millisecond, err: errInvalidClient}
 		s := m.source()
 		for range 290 {
 			_, err := s.get(t.Context())
@@ -505,14 +473,14 @@ func TestCodedRejectionIsRememberedForAWhile(t *testing.T) {
 		}
 		assert.Equal(t, 1, m.count())
 
-		// CreateToken always tries, and a success ends the memory.
-		_, err := s.fresh(t.Context())
+		// CreateToken always sends a request, and a success ends the memory.
+		_, err := s.fresh(t.Context(), nil)
 		require.Same(t, errInvalidClient, err)
 		assert.Equal(t, 2, m.count())
 		m.fail(nil)
 		_, err = s.get(t.Context())
 		require.Same(t, errInvalidClient, err)
-		_, err = s.fresh(t.Context())
+		_, err = s.fresh(t.Context(), nil)
 		require.NoError(t, err)
 		_, err = s.get(t.Context())
 		require.NoError(t, err)
@@ -522,7 +490,7 @@ func TestCodedRejectionIsRememberedForAWhile(t *testing.T) {
 
 func TestRememberedRejectionIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{err: errInvalidClient}
+		m := &tokenEndpoint{err: errInvalidClient}
 		s := m.source()
 		_, err := s.get(t.Context())
 		require.Error(t, err)
@@ -546,7 +514,7 @@ func TestOtherFailuresAreNotRemembered(t *testing.T) {
 		"unusable token": &DecodeError{Operation: "oauth.token"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			m := &mintery{err: failure}
+			m := &tokenEndpoint{err: failure}
 			s := m.source()
 			_, err := s.get(t.Context())
 			require.Equal(t, failure, err, name)
@@ -557,10 +525,10 @@ func TestOtherFailuresAreNotRemembered(t *testing.T) {
 	}
 }
 
-func TestRenewalAheadHoldsNobodyUp(t *testing.T) {
+func TestRenewalBeforeExpiryDelaysNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{latency: 5 * time.Second, lifetime: time.Hour}
-		s, a := m.source(), new(service)
+		m := &tokenEndpoint{latency: 5 * time.Second, lifetime: time.Hour}
+		s, a := m.source(), new(fakeAPI)
 		require.NoError(t, a.call(t.Context(), s))
 		time.Sleep(time.Hour - 5*time.Second - time.Minute)
 		start := time.Now()
@@ -581,44 +549,32 @@ func TestRenewalAheadHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-func TestFailedRenewalHurtsNobodyAndIsNotTriedAtEachCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Hour}
-		s, a := m.source(), new(service)
-		require.NoError(t, a.call(t.Context(), s))
-		m.fail(errBadGateway)
-		time.Sleep(59 * time.Minute)
-		for range 599 {
+func TestFailedRenewalDelaysNoCallAndIsRetriedRarely(t *testing.T) {
+	for failure, mints := range map[*APIError]int{errBadGateway: 4 /* one each quarter of the margin */, errInvalidClient: 2} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &tokenEndpoint{lifetime: time.Hour}
+			s, a := m.source(), new(fakeAPI)
 			require.NoError(t, a.call(t.Context(), s))
+			m.fail(failure)
+			time.Sleep(59 * time.Minute)
+			for range 599 {
+				require.NoError(t, a.call(t.Context(), s))
+				time.Sleep(100 * time.Millisecond)
+			}
+			assert.Equal(t, 1+mints, m.count())
 			time.Sleep(100 * time.Millisecond)
-		}
-		assert.Equal(t, 1+4, m.count(), "one each quarter of the margin")
-		time.Sleep(100 * time.Millisecond)
-		require.ErrorIs(t, a.call(t.Context(), s), error(errBadGateway))
-		m.fail(nil)
-		require.NoError(t, a.call(t.Context(), s))
-	})
+			require.ErrorIs(t, a.call(t.Context(), s), error(failure), "once it has expired")
+			m.fail(nil)
+			time.Sleep(finalMemory)
+			require.NoError(t, a.call(t.Context(), s))
+		})
+	}
 }
 
-func TestRenewalRejectedForGoodIsNotRepeatedForAWhile(t *testing.T) {
+func TestAfterExpiryAllCallsWaitForOneMint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Hour}
-		s, a := m.source(), new(service)
-		require.NoError(t, a.call(t.Context(), s))
-		m.fail(errInvalidClient)
-		time.Sleep(59 * time.Minute)
-		for range 599 {
-			require.NoError(t, a.call(t.Context(), s))
-			time.Sleep(100 * time.Millisecond)
-		}
-		assert.Equal(t, 1+2, m.count())
-	})
-}
-
-func TestPastExpiryEverybodyWaitsForOneMint(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{latency: time.Second, lifetime: time.Hour}
-		s, a := m.source(), new(service)
+		m := &tokenEndpoint{latency: time.Second, lifetime: time.Hour}
+		s, a := m.source(), new(fakeAPI)
 		require.NoError(t, a.call(t.Context(), s))
 		time.Sleep(2 * time.Hour)
 		start := time.Now()
@@ -638,8 +594,8 @@ func TestShortLifetimesCauseNoMintPerCall(t *testing.T) {
 	for _, lifetime := range []time.Duration{1, time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 30 * time.Second} {
 		for _, latency := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 2 * time.Second} {
 			synctest.Test(t, func(t *testing.T) {
-				m := &mintery{latency: latency, lifetime: lifetime}
-				s, a := m.source(), &service{latency: 10 * time.Millisecond}
+				m := &tokenEndpoint{latency: latency, lifetime: lifetime}
+				s, a := m.source(), &fakeAPI{latency: 10 * time.Millisecond}
 				start, calls := time.Now(), 0
 				for ; time.Since(start) < time.Minute; calls++ {
 					require.NoError(t, a.call(t.Context(), s))
@@ -652,7 +608,7 @@ func TestShortLifetimesCauseNoMintPerCall(t *testing.T) {
 	}
 }
 
-func TestRenewalBeginsATenthOfTheLifetimeAheadAtMostAMinute(t *testing.T) {
+func TestRenewalMargin(t *testing.T) {
 	now := time.Now()
 	for lifetime, margin := range map[time.Duration]time.Duration{
 		time.Second:     100 * time.Millisecond,
@@ -697,25 +653,30 @@ func withWallMoved(t *testing.T, at time.Time, d time.Duration) time.Time {
 }
 
 // Case B16. opentdf/platform#1854, librespot-org/librespot#1617: a token that
-// had died while the machine slept looked fresh.
+// had expired while the machine slept looked valid.
 func TestTokenExpiresByTheWallClockWhileTheMachineSleeps(t *testing.T) {
 	outside := time.Now()
-	synctest.Test(t, func(t *testing.T) {
-		var moved time.Duration
-		clock := sleepy(t, outside, &moved)
-		m := &mintery{lifetime: time.Hour, now: clock}
-		s := newTokenSource(tokenSourceConfig{mint: m.mint, now: clock})
-		_, err := s.get(t.Context())
-		require.NoError(t, err)
-
-		moved = 2 * time.Hour
-		for range 10 {
-			token, err := s.get(t.Context())
+	for _, monotonic := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var moved time.Duration
+			clock := func() time.Time { return time.Now().Round(0).Add(moved) }
+			if monotonic {
+				clock = sleepy(t, outside, &moved)
+			}
+			m := &tokenEndpoint{lifetime: time.Hour, now: clock}
+			s := newTokenSource(tokenSourceConfig{mint: m.mint, now: clock})
+			_, err := s.get(t.Context())
 			require.NoError(t, err)
-			assert.Equal(t, "t2", token.Reveal())
-		}
-		assert.Equal(t, 2, m.count())
-	})
+
+			moved = 2 * time.Hour
+			for range 10 {
+				token, err := s.get(t.Context())
+				require.NoError(t, err)
+				assert.Equal(t, "t2", token.Reveal())
+			}
+			assert.Equal(t, 2, m.count())
+		})
+	}
 }
 
 func TestTokenExpiresByTheMonotonicClockWhenTheWallClockIsSetBack(t *testing.T) {
@@ -723,7 +684,7 @@ func TestTokenExpiresByTheMonotonicClockWhenTheWallClockIsSetBack(t *testing.T) 
 	synctest.Test(t, func(t *testing.T) {
 		var moved time.Duration
 		clock := sleepy(t, outside, &moved)
-		m := &mintery{lifetime: time.Hour, now: clock}
+		m := &tokenEndpoint{lifetime: time.Hour, now: clock}
 		s := newTokenSource(tokenSourceConfig{mint: m.mint, now: clock})
 		_, err := s.get(t.Context())
 		require.NoError(t, err)
@@ -742,29 +703,14 @@ func TestTokenExpiresByTheMonotonicClockWhenTheWallClockIsSetBack(t *testing.T) 
 	})
 }
 
-func TestTokenExpiresOnAClockWithoutMonotonicReading(t *testing.T) {
+func TestFreshMintsEvenIfATokenIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var moved time.Duration
-		clock := func() time.Time { return time.Now().Round(0).Add(moved) }
-		m := &mintery{lifetime: time.Hour, now: clock}
-		s := newTokenSource(tokenSourceConfig{mint: m.mint, now: clock})
-		_, err := s.get(t.Context())
-		require.NoError(t, err)
-		moved = 2 * time.Hour
-		token, err := s.get(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, "t2", token.Reveal())
-	})
-}
-
-func TestFreshMintsWhateverIsHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{latency: 100 * time.Millisecond, lifetime: time.Hour}
+		m := &tokenEndpoint{latency: 100 * time.Millisecond, lifetime: time.Hour}
 		s := m.source()
 		_, err := s.get(t.Context())
 		require.NoError(t, err)
 		requireNone(t, together(10, func(i int) error {
-			token, err := s.fresh(t.Context())
+			token, err := s.fresh(t.Context(), nil)
 			if err == nil && token.Reveal() != "t2" {
 				err = fmt.Errorf("not the new one")
 			}
@@ -781,7 +727,7 @@ func TestFreshMintsWhateverIsHeld(t *testing.T) {
 
 		// What is held stays when it fails.
 		m.fail(errBadGateway)
-		_, err = s.fresh(t.Context())
+		_, err = s.fresh(t.Context(), nil)
 		require.Same(t, errBadGateway, err)
 		token, err = s.get(t.Context())
 		require.NoError(t, err)
@@ -790,9 +736,9 @@ func TestFreshMintsWhateverIsHeld(t *testing.T) {
 	})
 }
 
-func TestFreshWaitsForTheMintUnderWay(t *testing.T) {
+func TestFreshWaitsForTheMintInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{latency: 100 * time.Millisecond, lifetime: time.Hour}
+		m := &tokenEndpoint{latency: 100 * time.Millisecond, lifetime: time.Hour}
 		s := m.source()
 		requireNone(t, together(2, func(i int) error {
 			if i == 0 {
@@ -800,7 +746,7 @@ func TestFreshWaitsForTheMintUnderWay(t *testing.T) {
 				return err
 			}
 			time.Sleep(50 * time.Millisecond)
-			token, err := s.fresh(t.Context())
+			token, err := s.fresh(t.Context(), nil)
 			assert.Equal(t, "t2", token.Reveal())
 			return err
 		}))
@@ -818,12 +764,12 @@ func TestFixedTokenIsNeverMinted(t *testing.T) {
 	again, err := s.get(t.Context())
 	require.NoError(t, err)
 	assert.Same(t, token, again)
-	_, err = s.fresh(t.Context())
+	_, err = s.fresh(t.Context(), nil)
 	var invalid *ValidationError
 	require.ErrorAs(t, err, &invalid)
 }
 
-func TestTokenKeyKeepsCredentialsApartAndTellsNothing(t *testing.T) {
+func TestTokenKeyDiffersByCredentialsAndRevealsNothing(t *testing.T) {
 	key := tokenKey("https://api.example.test", "client-one", "hunter2-secret")
 	assert.Equal(t, key, tokenKey("https://api.example.test/", "client-one", "hunter2-secret"))
 	others := []string{
@@ -844,10 +790,9 @@ func TestTokenKeyKeepsCredentialsApartAndTellsNothing(t *testing.T) {
 }
 
 // TestRandomSchedules runs calls, cancellations, revocations, failures and
-// expiries in every order that chance gives. At no time may there be two mints
-// for one store, nor a call with a token that is known to be refused; when all
-// is well again, every call succeeds. The bubble itself fails on a goroutine
-// that is left over.
+// expiries in random order. There must never be two mints at a time for one
+// store, nor a call with a token that is known to be refused. Once nothing fails
+// any more, every call must succeed. The bubble fails if a goroutine is left.
 func TestRandomSchedules(t *testing.T) {
 	for seed := range uint64(100) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -859,7 +804,7 @@ func TestRandomSchedules(t *testing.T) {
 func runSchedule(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 4))
 	between := func(low, high time.Duration) time.Duration { return low + rand.N(high-low) }
-	m := &mintery{
+	m := &tokenEndpoint{
 		latency:  time.Duration(rng.Int64N(int64(3 * time.Second))),
 		lifetime: []time.Duration{0, 5 * time.Second, 20 * time.Second, 5 * time.Minute}[rng.IntN(4)],
 	}
@@ -868,7 +813,7 @@ func runSchedule(t *testing.T, seed uint64) {
 	if rng.IntN(3) > 0 {
 		store, clients = NewMemoryTokenStore(), 1+rng.IntN(4)
 	}
-	a := &service{latency: 200 * time.Millisecond}
+	a := &fakeAPI{latency: 200 * time.Millisecond}
 	var dead sync.Map // values that the API has revoked
 	a.refuseTokens(func(v string) bool { _, is := dead.Load(v); return is })
 
@@ -903,16 +848,16 @@ func runSchedule(t *testing.T, seed uint64) {
 	for i := range sources {
 		s := newTokenSource(tokenSourceConfig{mint: m.mint})
 		if store != nil {
-			s = m.sourceOn(store, func(err error) { t.Errorf("a good store was found to fail: %v", err) })
+			s = m.sourceOn(store, func(err error) { t.Errorf("a good store was reported as failing: %v", err) })
 		}
 		sources[i] = s
-		var known sync.Map // tokens that the source was told are refused
+		var known sync.Map // tokens that were reported as refused
 		for range 1 + rng.IntN(8) {
 			loop(0, 10*time.Second, func() {
 				ctx, cancel := context.WithTimeout(t.Context(), between(1, 30*time.Second))
 				defer cancel()
 				if rand.IntN(20) == 0 {
-					_, _ = s.fresh(ctx)
+					_, _ = s.fresh(ctx, nil)
 					return
 				}
 				for attempt := range 2 {
@@ -922,7 +867,7 @@ func runSchedule(t *testing.T, seed uint64) {
 					token, err := s.get(ctx)
 					if err != nil {
 						if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-							t.Error("somebody else's deadline")
+							t.Error("the error of another deadline")
 						}
 						return
 					}
@@ -959,20 +904,8 @@ func runSchedule(t *testing.T, seed uint64) {
 	time.Sleep(5 * time.Second)
 }
 
-func TestNoErrorOfTheSourceHoldsATokenOrAKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Hour}
-		s, a := m.source(), new(service)
-		a.refuseTokens(func(string) bool { return true })
-		_ = a.call(t.Context(), s)
-		err := a.call(t.Context(), s)
-		require.Error(t, err)
-		assert.False(t, strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), "t2"))
-	})
-}
-
 func BenchmarkTokenSourceGet(b *testing.B) {
-	m := &mintery{lifetime: time.Hour}
+	m := &tokenEndpoint{lifetime: time.Hour}
 	s := m.source()
 	ctx := context.Background()
 	token, err := s.get(ctx)
@@ -985,8 +918,8 @@ func BenchmarkTokenSourceGet(b *testing.B) {
 	}
 }
 
-func TestTokenInUseCostsNoAllocation(t *testing.T) {
-	m := &mintery{lifetime: time.Hour}
+func TestHeldTokenCostsNoAllocation(t *testing.T) {
+	m := &tokenEndpoint{lifetime: time.Hour}
 	s := m.source()
 	_, err := s.get(t.Context())
 	require.NoError(t, err)

@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// TokenStore keeps access tokens for several clients, so that a fleet mints
-// one token where each of its processes would have minted its own: the token
-// endpoint allows a burst of 20 per client_id, then one every 10 seconds.
+// TokenStore shares access tokens between clients, so that a fleet of
+// processes mints one token instead of one each: the token endpoint allows a
+// burst of 20 requests per client id, then one every 10 seconds.
 //
-// A key names one pair of credentials at one base URL. It is a digest, holds
-// neither the client id nor the secret, and changes with either. A token is
-// worth as much as a password while it lasts: keep it accordingly.
+// A key stands for one pair of credentials at one base URL. It is a digest that
+// contains neither the client id nor the secret, and changes with either. A
+// valid token is as sensitive as a password: store it accordingly.
 //
-// An implementation must be safe for concurrent use. The client gives each
-// call a context that ends after one second and waits no longer than that. When
-// a call fails or takes too long, the client mints on its own, and leaves the
-// store alone for some seconds.
+// An implementation must be safe for concurrent use, and must return when the
+// context of a call ends: the client waits for it. The client ends the context
+// after one second. When a call fails, the client mints without the store, and
+// does not use it for 5 seconds.
 type TokenStore interface {
-	// Load returns the token last saved under key, or nil and no error where
-	// there is none. It may return a token that has expired.
+	// Load returns the token last saved under key, or nil and no error if there
+	// is none. It may return a token that has expired.
 	Load(ctx context.Context, key string) (*Token, error)
 
-	// Lease gives the caller alone the right to mint and save a token for key,
-	// until it is released or ttl has passed. It does not wait: while somebody
-	// else holds the lease it returns nil and no error.
+	// Lease gives the caller the exclusive right to mint and save a token for
+	// key, until it is released or ttl has passed. It does not wait: while
+	// another client holds the lease it returns nil and no error.
 	Lease(ctx context.Context, key string, ttl time.Duration) (TokenLease, error)
 }
 
-// TokenLease is the right to mint and save one token.
+// TokenLease is the right to mint and save one token; see [TokenStore].
 type TokenLease interface {
-	// Save keeps t for whoever loads the lease's key. It changes nothing and
-	// returns an error that matches [ErrLeaseLost] once the lease has ended,
-	// lest a process that was suspended overwrites a newer token.
+	// Save stores t under the lease's key. Once the lease has ended it stores
+	// nothing and returns an error that matches [ErrLeaseLost], so that a process
+	// that was suspended does not overwrite a newer token.
 	Save(ctx context.Context, t *Token) error
 
 	// Release ends the lease. Releasing a lease that has ended does nothing
@@ -42,12 +42,13 @@ type TokenLease interface {
 	Release(ctx context.Context) error
 }
 
-// ErrLeaseLost is returned by [TokenLease.Save] when the lease has ended, so
-// that somebody else may hold it now. The client goes on with its own token.
+// ErrLeaseLost is returned by [TokenLease] Save when the lease has ended, so
+// that another client may hold it. The client keeps using the token it minted.
 var ErrLeaseLost = errors.New("brellium: the token lease has been lost")
 
 // MemoryTokenStore is a [TokenStore] for the clients of one process. A single
-// client needs none: it keeps its own token. The zero value is ready for use.
+// client does not need one: it keeps its own token. The zero value is ready for
+// use.
 type MemoryTokenStore struct {
 	mu   sync.Mutex
 	keys map[string]*memoryEntry
@@ -55,13 +56,13 @@ type MemoryTokenStore struct {
 
 type memoryEntry struct {
 	token *Token
-	lease *memoryLease // the last one given out
+	lease *memoryLease // the last one given
 }
 
 // NewMemoryTokenStore returns an empty store.
 func NewMemoryTokenStore() *MemoryTokenStore { return new(MemoryTokenStore) }
 
-// Load returns the token last saved under key, or nil where there is none.
+// Load returns the token last saved under key, or nil if there is none.
 // Its error is always nil.
 func (s *MemoryTokenStore) Load(_ context.Context, key string) (*Token, error) {
 	s.mu.Lock()
@@ -72,7 +73,7 @@ func (s *MemoryTokenStore) Load(_ context.Context, key string) (*Token, error) {
 	return nil, nil
 }
 
-// Lease returns the right to mint for key, or nil while somebody else holds
+// Lease returns the right to mint for key, or nil while another client holds
 // it. Its error is always nil.
 func (s *MemoryTokenStore) Lease(_ context.Context, key string, ttl time.Duration) (TokenLease, error) {
 	s.mu.Lock()
@@ -92,7 +93,7 @@ func (s *MemoryTokenStore) Lease(_ context.Context, key string, ttl time.Duratio
 	return e.lease, nil
 }
 
-// holds reports whether l is the lease in force.
+// holds reports whether l is the current lease.
 func (e *memoryEntry) holds(l *memoryLease) bool {
 	return l != nil && e.lease == l && time.Now().Before(l.until)
 }
@@ -122,37 +123,32 @@ func (l *memoryLease) Release(context.Context) error {
 	return nil
 }
 
-// How a client treats its store.
 const (
 	storeCallTime = time.Second     // the most that one call to the store may take
-	storePause    = 5 * time.Second // a store that failed is left alone for so long
+	storePause    = 5 * time.Second // how long a store that failed is not used
 )
 
-// errStoreTime is what the client makes of a store that does not answer.
-var errStoreTime = errors.New("brellium: the token store did not answer in time")
-
-// guardedStore is a TokenStore under one key, with a bound on each call and a
-// rest after a failure.
+// guardedStore is a [TokenStore] under one key. It limits the time of each call
+// and pauses after a failure.
 type guardedStore struct {
 	store  TokenStore
 	key    string
 	now    func() time.Time
-	notify func(err error) // nil error: the store works again
+	notify func(err error) // a nil error: the store works again
 
 	mu      sync.Mutex
 	failing bool
-	retryAt time.Time // once failing: not asked before
-	hanging int       // calls that have not returned, though nobody waits for them
+	retryAt time.Time // if failing: not used before
 }
 
-// ready reports whether the store may be asked now.
+// ready reports whether the store may be used now.
 func (g *guardedStore) ready() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.hanging == 0 && (!g.failing || reached(g.now(), g.retryAt))
+	return !g.failing || reached(g.now(), g.retryAt)
 }
 
-// failed notes a failure of the store, and says so if it is the first one.
+// failed records a failure of the store and reports the first one.
 func (g *guardedStore) failed(err error) {
 	g.mu.Lock()
 	first := !g.failing
@@ -163,7 +159,7 @@ func (g *guardedStore) failed(err error) {
 	}
 }
 
-// works notes that the store did all that was asked of it.
+// works records that a refresh used the store without a failure.
 func (g *guardedStore) works() {
 	g.mu.Lock()
 	first := g.failing
@@ -174,87 +170,46 @@ func (g *guardedStore) works() {
 	}
 }
 
-func (g *guardedStore) load(ctx context.Context) (*Token, error) {
-	return storeCall(ctx, g, func(ctx context.Context) (*Token, error) {
-		return g.store.Load(ctx, g.key)
-	}, nil)
+func (g *guardedStore) load(ctx context.Context) (t *Token, err error) {
+	err = g.call(ctx, func(ctx context.Context) (err error) {
+		t, err = g.store.Load(ctx, g.key)
+		return err
+	})
+	return t, err
 }
 
-// lease returns nil and no error while somebody else holds the lease.
-func (g *guardedStore) lease(ctx context.Context, ttl time.Duration) (TokenLease, error) {
-	l, err := storeCall(ctx, g, func(ctx context.Context) (TokenLease, error) {
-		return g.store.Lease(ctx, g.key, ttl)
-	}, func(l TokenLease) {
-		if !isNil(l) { // it came too late to be of use
-			ctx, cancel := context.WithTimeout(context.Background(), storeCallTime)
-			defer cancel()
-			_ = l.Release(ctx)
-		}
+// lease returns nil and no error while another client holds the lease.
+func (g *guardedStore) lease(ctx context.Context) (l TokenLease, err error) {
+	err = g.call(ctx, func(ctx context.Context) (err error) {
+		l, err = g.store.Lease(ctx, g.key, leaseTime)
+		return err
 	})
-	if isNil(l) {
+	if err != nil || isNil(l) {
 		return nil, err
 	}
-	return l, err
+	return l, nil
 }
 
-// finish saves t, where there is one, and ends the lease.
+// finish saves t, if it is not nil, and ends the lease.
 func (g *guardedStore) finish(l TokenLease, t *Token) {
-	_, err := storeCall(context.Background(), g, func(ctx context.Context) (struct{}, error) {
-		var saveErr error
+	err := g.call(context.Background(), func(ctx context.Context) (err error) {
 		if t != nil {
-			saveErr = l.Save(ctx, t)
+			err = l.Save(ctx, t)
 		}
-		return struct{}{}, errors.Join(saveErr, l.Release(ctx))
-	}, nil)
+		return errors.Join(err, l.Release(ctx))
+	})
 	if err == nil || errors.Is(err, ErrLeaseLost) {
 		g.works()
 	}
 }
 
-// storeCall makes one call to the store and waits for it no longer than
-// storeCallTime, even if the call does not heed its context. A result that
-// comes later is handed to late.
-func storeCall[T any](ctx context.Context, g *guardedStore, call func(context.Context) (T, error), late func(T)) (T, error) {
-	var none T
-	g.mu.Lock()
-	hanging := g.hanging > 0
-	g.mu.Unlock()
-	if hanging { // one goroutine lost in there is enough
-		return none, errStoreTime
-	}
+// call makes one call to the store, which returns within storeCallTime.
+func (g *guardedStore) call(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, storeCallTime)
-	type result struct {
-		value T
-		err   error
+	defer cancel()
+	err := call(ctx)
+	if err != nil && !errors.Is(err, ErrLeaseLost) {
+		g.failed(err)
 	}
-	done, left := make(chan result), make(chan struct{})
-	go func() {
-		defer cancel()
-		value, err := call(ctx)
-		select {
-		case done <- result{value, err}:
-		case <-left:
-			if late != nil && err == nil {
-				late(value)
-			}
-			g.mu.Lock()
-			g.hanging--
-			g.mu.Unlock()
-		}
-	}()
-
-	select {
-	case r := <-done:
-		if r.err != nil && !errors.Is(r.err, ErrLeaseLost) {
-			g.failed(r.err)
-		}
-		return r.value, r.err
-	case <-ctx.Done():
-		g.mu.Lock()
-		g.hanging++
-		g.mu.Unlock()
-		close(left)
-		g.failed(errStoreTime)
-		return none, errStoreTime
-	}
+	return err
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shakyStore is a store with faults, in front of one that works.
-type shakyStore struct {
+// faultyStore is a store with faults, in front of one that works.
+type faultyStore struct {
 	TokenStore
 
 	mu    sync.Mutex
@@ -22,65 +22,67 @@ type shakyStore struct {
 	calls []string
 }
 
-func newShakyStore() *shakyStore { return &shakyStore{TokenStore: NewMemoryTokenStore()} }
+func newFaultyStore() *faultyStore { return &faultyStore{TokenStore: NewMemoryTokenStore()} }
 
-func (s *shakyStore) breakWith(fault func(ctx context.Context, call string) error) {
+func (s *faultyStore) breakWith(fault func(ctx context.Context, call string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = fault
 }
 
-func (s *shakyStore) enter(ctx context.Context, call string) error {
+func (s *faultyStore) enter(ctx context.Context, call string) error {
 	s.mu.Lock()
 	fault := s.fault
 	s.calls = append(s.calls, call)
 	s.mu.Unlock()
-	time.Sleep(time.Millisecond)
-	if fault == nil {
-		return nil
+	if fault != nil {
+		if err := fault(ctx, call); err != nil {
+			return err
+		}
 	}
-	return fault(ctx, call)
+	time.Sleep(time.Millisecond)
+	return nil
 }
 
-func (s *shakyStore) count() int {
+func (s *faultyStore) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.calls)
 }
 
-func (s *shakyStore) Load(ctx context.Context, key string) (*Token, error) {
+func (s *faultyStore) Load(ctx context.Context, key string) (*Token, error) {
 	if err := s.enter(ctx, "load"); err != nil {
 		return nil, err
 	}
 	return s.TokenStore.Load(ctx, key)
 }
 
-func (s *shakyStore) Lease(ctx context.Context, key string, ttl time.Duration) (TokenLease, error) {
+func (s *faultyStore) Lease(ctx context.Context, key string, ttl time.Duration) (TokenLease, error) {
 	err := s.enter(ctx, "lease")
 	if err != nil {
 		return nil, err
 	}
 	l, err := s.TokenStore.Lease(ctx, key, ttl)
 	if l == nil {
-		var none *shakyLease // an easy mistake of an implementation
+		var none *faultyLease // not nil as a TokenLease: an easy mistake
 		return none, err
 	}
-	return &shakyLease{l, s}, err
+	return &faultyLease{l, s}, err
 }
 
-type shakyLease struct {
+type faultyLease struct {
 	TokenLease
-	store *shakyStore
+	store *faultyStore
 }
 
-func (l *shakyLease) Save(ctx context.Context, t *Token) error {
+func (l *faultyLease) Save(ctx context.Context, t *Token) error {
 	if err := l.store.enter(ctx, "save"); err != nil {
 		return err
 	}
 	return l.TokenLease.Save(ctx, t)
 }
 
-func (l *shakyLease) Release(ctx context.Context) error {
+func (l *faultyLease) Release(ctx context.Context) error {
 	if err := l.store.enter(ctx, "release"); err != nil {
 		return err
 	}
@@ -91,13 +93,13 @@ var errStoreDown = errors.New("store down")
 
 func down(context.Context, string) error { return errStoreDown }
 
-// hang heeds its context, as a good client of a dead server does.
+// hang returns when its context ends, as a client of a dead server does.
 func hang(ctx context.Context, _ string) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// notices records what a source says about its store.
+// notices records what a source reports about its store.
 type notices struct {
 	mu  sync.Mutex
 	got []error
@@ -116,7 +118,7 @@ func (n *notices) list() []error {
 }
 
 // fleet is a number of clients that share a store.
-func fleet(n int, m *mintery, store TokenStore) (sources []*tokenSource, said []*notices) {
+func fleet(n int, m *tokenEndpoint, store TokenStore) (sources []*tokenSource, said []*notices) {
 	for range n {
 		said = append(said, new(notices))
 		sources = append(sources, m.sourceOn(store, said[len(said)-1].add))
@@ -126,13 +128,13 @@ func fleet(n int, m *mintery, store TokenStore) (sources []*tokenSource, said []
 
 func TestTwentyClientsOnOneStoreMintOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{latency: 500 * time.Millisecond, lifetime: time.Hour}
-		a := new(service)
-		sources, said := fleet(20, m, newShakyStore())
+		m := &tokenEndpoint{latency: 500 * time.Millisecond, lifetime: time.Hour}
+		a := new(fakeAPI)
+		sources, said := fleet(20, m, newFaultyStore())
 		requireNone(t, together(200, func(i int) error { return a.call(t.Context(), sources[i%20]) }))
 		assert.Equal(t, 1, m.count())
 
-		// Nor is it more when the token is renewed ahead, or expires unused.
+		// One when the token is renewed, and one when it expires unused.
 		time.Sleep(59*time.Minute + 30*time.Second)
 		requireNone(t, together(200, func(i int) error { return a.call(t.Context(), sources[i%20]) }))
 		time.Sleep(10 * time.Second)
@@ -147,7 +149,7 @@ func TestTwentyClientsOnOneStoreMintOnce(t *testing.T) {
 		assert.Equal(t, 3, m.count())
 		assert.Equal(t, 1, m.most)
 
-		// And one for a revocation.
+		// One for a revocation.
 		a.refuseTokens(func(v string) bool { return v == "t3" })
 		requireNone(t, together(200, func(i int) error { return a.call(t.Context(), sources[i%20]) }))
 		assert.Equal(t, 4, m.count())
@@ -158,9 +160,9 @@ func TestTwentyClientsOnOneStoreMintOnce(t *testing.T) {
 	})
 }
 
-func TestClientThatComesLaterFindsTheToken(t *testing.T) {
+func TestLaterClientUsesTheStoredToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Hour}
+		m := &tokenEndpoint{lifetime: time.Hour}
 		sources, _ := fleet(2, m, NewMemoryTokenStore())
 		_, err := sources[0].get(t.Context())
 		require.NoError(t, err)
@@ -172,7 +174,7 @@ func TestClientThatComesLaterFindsTheToken(t *testing.T) {
 	})
 }
 
-func TestStoredTokenThatCannotServeIsReplaced(t *testing.T) {
+func TestUnusableStoredTokenIsReplaced(t *testing.T) {
 	for name, stored := range map[string]*Token{
 		"expired":      NewToken("Bearer", "old", time.Now().Add(-time.Hour*24*365*50)),
 		"zero":         {},
@@ -186,7 +188,7 @@ func TestStoredTokenThatCannotServeIsReplaced(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, lease.Save(t.Context(), stored))
 			require.NoError(t, lease.Release(t.Context()))
-			m := &mintery{lifetime: time.Hour}
+			m := &tokenEndpoint{lifetime: time.Hour}
 			token, err := m.sourceOn(store, nil).get(t.Context())
 			require.NoError(t, err, name)
 			assert.Equal(t, "t1", token.Reveal(), name)
@@ -194,11 +196,11 @@ func TestStoredTokenThatCannotServeIsReplaced(t *testing.T) {
 	}
 }
 
-func TestStoreThatDiesAndComesBackFailsNoCall(t *testing.T) {
+func TestStoreThatFailsAndRecoversFailsNoCall(t *testing.T) {
 	for name, fault := range map[string]func(context.Context, string) error{"down": down, "hanging": hang} {
 		synctest.Test(t, func(t *testing.T) {
-			m := &mintery{latency: 100 * time.Millisecond, lifetime: 10 * time.Minute}
-			a, store := new(service), newShakyStore()
+			m := &tokenEndpoint{latency: 100 * time.Millisecond, lifetime: 10 * time.Minute}
+			a, store := new(fakeAPI), newFaultyStore()
 			sources, said := fleet(20, m, store)
 			end := time.Now().Add(time.Hour)
 			go func() {
@@ -220,7 +222,7 @@ func TestStoreThatDiesAndComesBackFailsNoCall(t *testing.T) {
 				}
 				return nil
 			}))
-			// Two expiries without a store: one mint a client. Else one for all.
+			// Two expiries without a store: one mint per client. Otherwise one for all.
 			assert.LessOrEqual(t, m.count(), 1+2*20+4, name)
 			time.Sleep(5 * time.Second)
 			for _, n := range said {
@@ -233,76 +235,43 @@ func TestStoreThatDiesAndComesBackFailsNoCall(t *testing.T) {
 	}
 }
 
-func TestStoreThatFailsIsLeftAloneForAWhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Second}
-		store := newShakyStore()
-		store.breakWith(down)
-		sources, said := fleet(1, m, store)
-		a, start := new(service), time.Now()
-		for time.Since(start) < time.Minute {
+// A store that never responds delays a call by one second at most, and neither
+// it nor one that fails is used again before storePause.
+func TestStoreThatFailsIsNotUsedForAWhile(t *testing.T) {
+	for _, c := range []struct {
+		fault  func(context.Context, string) error
+		delay  time.Duration
+		report error
+	}{
+		{down, 0, errStoreDown},
+		{hang, storeCallTime, context.DeadlineExceeded},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &tokenEndpoint{lifetime: time.Second}
+			store := newFaultyStore()
+			store.breakWith(c.fault)
+			sources, said := fleet(1, m, store)
+			a, start := new(fakeAPI), time.Now()
 			require.NoError(t, a.call(t.Context(), sources[0]))
-			time.Sleep(100 * time.Millisecond)
-		}
-		assert.LessOrEqual(t, store.count(), 1+int(time.Minute/storePause))
-		assert.Equal(t, []error{errStoreDown}, said[0].list())
-	})
-}
-
-// A call to the store that does not heed its context holds up one call, and
-// takes one goroutine with it, not one each time.
-func TestStoreThatHangsForEverHoldsNobodyUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Second}
-		store, release := newShakyStore(), make(chan struct{})
-		store.breakWith(func(context.Context, string) error { <-release; return nil })
-		sources, said := fleet(1, m, store)
-		a, start := new(service), time.Now()
-		require.NoError(t, a.call(t.Context(), sources[0]))
-		assert.Equal(t, storeCallTime, time.Since(start))
-		for time.Since(start) < time.Minute {
-			before := time.Now()
-			require.NoError(t, a.call(t.Context(), sources[0]))
-			assert.Zero(t, time.Since(before))
-			time.Sleep(100 * time.Millisecond)
-		}
-		assert.Equal(t, 1, store.count())
-		assert.Equal(t, []error{errStoreTime}, said[0].list())
-
-		store.breakWith(nil)
-		close(release)
-		time.Sleep(storePause)
-		require.NoError(t, a.call(t.Context(), sources[0]))
-		time.Sleep(time.Second)
-		assert.Equal(t, []error{errStoreTime, nil}, said[0].list())
-	})
-}
-
-func TestLeaseThatComesTooLateIsReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Hour}
-		store := newShakyStore()
-		store.breakWith(func(_ context.Context, call string) error {
-			if call == "lease" {
-				time.Sleep(3 * time.Second)
+			assert.Equal(t, c.delay, time.Since(start))
+			for time.Since(start) < time.Minute {
+				before := time.Now()
+				require.NoError(t, a.call(t.Context(), sources[0]))
+				assert.LessOrEqual(t, time.Since(before), c.delay)
+				time.Sleep(100 * time.Millisecond)
 			}
-			return nil
+			assert.InDelta(t, time.Minute/storePause, store.count(), 2)
+			assert.Greater(t, m.count(), 30, "it mints on its own")
+			assert.Equal(t, []error{c.report}, said[0].list())
 		})
-		sources, _ := fleet(1, m, store)
-		_, err := sources[0].get(t.Context())
-		require.NoError(t, err)
-		time.Sleep(4 * time.Second)
-		lease, err := store.TokenStore.Lease(t.Context(), "key", time.Second)
-		require.NoError(t, err)
-		assert.NotNil(t, lease)
-	})
+	}
 }
 
-func TestSavingHoldsNobodyUp(t *testing.T) {
+func TestSavingDelaysNoCall(t *testing.T) {
 	for _, broken := range []string{"save", "release"} {
 		synctest.Test(t, func(t *testing.T) {
-			m := &mintery{lifetime: time.Hour}
-			store := newShakyStore()
+			m := &tokenEndpoint{lifetime: time.Hour}
+			store := newFaultyStore()
 			store.breakWith(func(ctx context.Context, call string) error {
 				if call == broken {
 					return hang(ctx, call)
@@ -320,9 +289,9 @@ func TestSavingHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-func TestHolderOfTheLeaseDies(t *testing.T) {
+func TestHolderOfTheLeaseThatDiesDelaysTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Hour}
+		m := &tokenEndpoint{lifetime: time.Hour}
 		store := NewMemoryTokenStore()
 		lease, err := store.Lease(t.Context(), "key", leaseTime) // never released
 		require.NoError(t, err)
@@ -333,7 +302,7 @@ func TestHolderOfTheLeaseDies(t *testing.T) {
 		assert.Equal(t, 1, m.count())
 		assert.Empty(t, said[0].list())
 
-		// What it still wants to save, it no longer may.
+		// It can no longer save.
 		require.ErrorIs(t, lease.Save(t.Context(), NewToken("Bearer", "late", time.Time{})), ErrLeaseLost)
 		require.NoError(t, lease.Release(t.Context()))
 		token, err := store.Load(t.Context(), "key")
@@ -342,14 +311,14 @@ func TestHolderOfTheLeaseDies(t *testing.T) {
 	})
 }
 
-// neverLease is a store that breaks its promise to end a lease.
+// neverLease is a store whose lease never ends.
 type neverLease struct{ MemoryTokenStore }
 
 func (*neverLease) Lease(context.Context, string, time.Duration) (TokenLease, error) { return nil, nil }
 
-func TestStoreThatNeverGivesItsLeaseIsDoneWithout(t *testing.T) {
+func TestStoreThatNeverGivesItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Hour}
+		m := &tokenEndpoint{lifetime: time.Hour}
 		sources, said := fleet(1, m, new(neverLease))
 		start := time.Now()
 		_, err := sources[0].get(t.Context())
@@ -359,10 +328,10 @@ func TestStoreThatNeverGivesItsLeaseIsDoneWithout(t *testing.T) {
 	})
 }
 
-func TestLostLeaseIsNoFailureOfTheStore(t *testing.T) {
+func TestLostLeaseIsNotReportedAsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{lifetime: time.Hour}
-		store := newShakyStore()
+		m := &tokenEndpoint{lifetime: time.Hour}
+		store := newFaultyStore()
 		store.breakWith(func(_ context.Context, call string) error {
 			if call == "save" {
 				return fmt.Errorf("save: %w", ErrLeaseLost)
@@ -380,14 +349,14 @@ func TestLostLeaseIsNoFailureOfTheStore(t *testing.T) {
 
 func TestFreshTokenReachesTheOtherClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{latency: 100 * time.Millisecond, lifetime: time.Hour}
-		a := new(service)
+		m := &tokenEndpoint{latency: 100 * time.Millisecond, lifetime: time.Hour}
+		a := new(fakeAPI)
 		sources, _ := fleet(2, m, NewMemoryTokenStore())
 		for _, s := range sources {
 			require.NoError(t, a.call(t.Context(), s))
 		}
 		require.Equal(t, 1, m.count())
-		token, err := sources[0].fresh(t.Context())
+		token, err := sources[0].fresh(t.Context(), nil)
 		require.NoError(t, err)
 		assert.Equal(t, "t2", token.Reveal())
 		synctest.Wait()
@@ -397,19 +366,19 @@ func TestFreshTokenReachesTheOtherClients(t *testing.T) {
 		}
 		assert.Equal(t, 2, m.count())
 
-		// It is minted even if the store has a newer one than the client.
-		_, err = sources[1].fresh(t.Context())
+		// It is minted even if the store has a newer token than the client.
+		_, err = sources[1].fresh(t.Context(), nil)
 		require.NoError(t, err)
 		synctest.Wait()
-		token, err = sources[0].fresh(t.Context())
+		token, err = sources[0].fresh(t.Context(), nil)
 		require.NoError(t, err)
 		assert.Equal(t, "t4", token.Reveal())
 	})
 }
 
-func TestFailedMintGivesTheLeaseBack(t *testing.T) {
+func TestFailedMintReleasesTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &mintery{err: errBadGateway}
+		m := &tokenEndpoint{err: errBadGateway}
 		store := NewMemoryTokenStore()
 		sources, _ := fleet(2, m, store)
 		_, err := sources[0].get(t.Context())
@@ -446,7 +415,7 @@ func TestMemoryTokenStore(t *testing.T) {
 
 		second, err = store.Lease(ctx, "a", time.Second)
 		require.NoError(t, err)
-		require.NoError(t, first.Release(ctx)) // ends nobody else's
+		require.NoError(t, first.Release(ctx)) // does not end the second lease
 		third, err := store.Lease(ctx, "a", time.Second)
 		require.NoError(t, err)
 		assert.Nil(t, third)

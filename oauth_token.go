@@ -4,65 +4,58 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/brellium/brellium-go/internal/redact"
 )
 
-// maxTokenLifetime is the longest lifetime that is believed. A longer one is
-// taken for a mistake, and the token is used until the API refuses it.
-const maxTokenLifetime = 10 * 365 * 24 * time.Hour
+const (
+	// maxTokenLifetime is the longest lifetime that is believed. A longer one is
+	// taken for a mistake, and the token is used until the API refuses it.
+	maxTokenLifetime = 10 * 365 * 24 * time.Hour
+	// maxTokenResponse is the longest response that is decoded, in bytes.
+	maxTokenResponse = 64 << 10
+)
 
-// maxTokenAnswer is the longest answer of the token endpoint that is decoded.
-const maxTokenAnswer = 64 << 10
-
-// Token is an access token. It hides its value wherever it is printed, logged
-// or encoded; only [Token.Reveal] gives it. A Token is shared by the calls
-// that use it, so its fields are not to be changed.
+// Token is an access token. Printing, logging or encoding it does not reveal
+// its value; only [Token.Reveal] returns that. A Token is shared by the calls
+// that use it, so do not change its fields.
 type Token struct {
 	// Type is the kind of token: always "Bearer" for one the API issued.
 	Type string
-	// ExpiresAt is when the token stops being valid, or the zero time where
-	// that is not known: such a token is used until the API refuses it.
+	// ExpiresAt is when the token expires, or the zero time if that is not
+	// known: such a token is used until the API refuses it.
 	ExpiresAt time.Time
 
-	// hidden returns the value and the Authorization header's value. It is a
-	// function since a dumper that walks structs cannot look inside one.
-	hidden func() (value string, header []string)
+	header redact.Sealed[[]string] // the value of the Authorization header
 }
 
+const bearer = "Bearer "
+
 // NewToken returns a token with the given type, value and expiry. It is meant
-// for implementations of [TokenStore]; a zero expiresAt says that the expiry
-// is not known.
+// for implementations of [TokenStore]. A zero expiresAt means that the expiry is
+// not known.
 func NewToken(tokenType, value string, expiresAt time.Time) *Token {
-	header := []string{"Bearer " + value}
-	return &Token{
-		Type:      tokenType,
-		ExpiresAt: expiresAt,
-		hidden:    func() (string, []string) { return value, header },
-	}
+	return &Token{Type: tokenType, ExpiresAt: expiresAt, header: redact.Seal([]string{bearer + value})}
 }
 
 // Reveal returns the token's value, which is a secret: whoever has it can act
 // for the organization until the token expires. It is empty for the zero Token.
 func (t *Token) Reveal() string {
-	if t == nil || t.hidden == nil {
+	if t == nil || t.header.IsZero() {
 		return ""
 	}
-	value, _ := t.hidden()
-	return value
+	return t.header.Open()[0][len(bearer):]
 }
 
 // authorization returns the value of the Authorization header. The slice is
 // shared by all requests that carry the token, and must not be written to.
-func (t *Token) authorization() []string {
-	_, header := t.hidden()
-	return header
-}
+func (t *Token) authorization() []string { return t.header.Open() }
 
 // is reports whether both have the same value.
 func (t *Token) is(other *Token) bool { return t.Reveal() == other.Reveal() }
@@ -79,24 +72,25 @@ func (t Token) String() string {
 	return tokenType + " REDACTED (" + expiry + ")"
 }
 
-// Format writes what [Token.String] returns, under every verb and flag.
-func (t Token) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, t.String()) }
+// Format writes what [Token.String] returns, under every verb and flag; %q
+// quotes it.
+func (t Token) Format(s fmt.State, verb rune) { redact.Format(s, verb, t.String()) }
 
 // MarshalText returns what [Token.String] returns, so that JSON and other
-// encodings do not hold the value. An encoded token cannot be decoded again:
-// a [TokenStore] keeps [Token.Reveal], Type and ExpiresAt.
+// encodings do not contain the value. An encoded token cannot be decoded: a
+// [TokenStore] saves [Token.Reveal], Type and ExpiresAt.
 func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 // LogValue returns what [Token.String] returns.
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// usable reports whether the token can be sent at all.
+// usable reports whether the token can be sent.
 func (t *Token) usable() bool {
 	return t != nil && (t.Type == "" || strings.EqualFold(t.Type, "Bearer")) && sendable(t.Reveal())
 }
 
-// sendable reports whether value can stand behind "Bearer " in a header:
-// visible ASCII, and at least one of it.
+// sendable reports whether value can follow "Bearer " in a header: one or more
+// visible ASCII characters.
 func sendable(value string) bool {
 	for i := range len(value) {
 		if value[i] <= ' ' || value[i] > '~' {
@@ -106,33 +100,32 @@ func sendable(value string) bool {
 	return value != ""
 }
 
-// decodeToken reads a 200 answer of the token endpoint. The lifetime counts
-// from now, which is best the time just before the request was sent. The error
-// is a *DecodeError that quotes nothing of the body.
+// decodeToken reads a 200 response of the token endpoint. The lifetime counts
+// from now. The error is a [DecodeError] that quotes nothing of the body.
 //
-// A missing token_type is taken for Bearer. A lifetime that is missing, not
-// above zero, beyond ten years or not a number leaves the expiry unknown.
+// A missing token_type means Bearer. If the lifetime is missing, not positive,
+// longer than ten years or not a number, the expiry is not known.
 func decodeToken(body []byte, now time.Time) (*Token, error) {
 	fail := func(reason string) (*Token, error) {
 		return nil, &DecodeError{Operation: opOAuthToken.name, StatusCode: http.StatusOK, Reason: reason}
 	}
 	body = bytes.TrimSpace(bytes.TrimPrefix(body, []byte("\ufeff")))
 	if len(body) == 0 {
-		return fail("the answer is empty")
+		return fail("the response is empty")
 	}
-	if body[0] == '{' && len(body) > maxTokenAnswer {
-		return fail("the answer is too large for a token")
+	if body[0] == '{' && len(body) > maxTokenResponse {
+		return fail("the response is too large for a token")
 	}
-	var answer struct {
+	var response struct {
 		AccessToken any             `json:"access_token"`
 		TokenType   any             `json:"token_type"`
 		ExpiresIn   json.RawMessage `json:"expires_in"`
 	}
-	if body[0] != '{' || json.Unmarshal(body, &answer) != nil {
-		return fail("the answer is not a JSON object")
+	if body[0] != '{' || json.Unmarshal(body, &response) != nil {
+		return fail("the response is not a JSON object")
 	}
 
-	switch tokenType := answer.TokenType.(type) {
+	switch tokenType := response.TokenType.(type) {
 	case nil:
 	case string:
 		if tokenType != "" && !strings.EqualFold(tokenType, "Bearer") {
@@ -141,23 +134,23 @@ func decodeToken(body []byte, now time.Time) (*Token, error) {
 	default:
 		return fail("the token_type is not a string")
 	}
-	value, ok := answer.AccessToken.(string)
+	value, ok := response.AccessToken.(string)
 	if !ok || strings.TrimSpace(value) == "" {
-		return fail("the answer holds no access_token")
+		return fail("the response contains no access_token")
 	}
 	if !sendable(value) {
-		return fail("the access_token holds characters that a header cannot carry")
+		return fail("the access_token contains characters that are not allowed in a header")
 	}
 
 	var expiresAt time.Time
-	if lifetime := decodeLifetime(answer.ExpiresIn); lifetime > 0 {
+	if lifetime := decodeLifetime(response.ExpiresIn); lifetime > 0 {
 		expiresAt = now.Add(lifetime)
 	}
 	return NewToken("Bearer", value, expiresAt), nil
 }
 
-// decodeLifetime reads expires_in: seconds, as a number or as a string that
-// holds one. It returns 0 where that tells nothing.
+// decodeLifetime reads expires_in: seconds, as a number or a string. It returns
+// 0 if the lifetime is not known.
 func decodeLifetime(raw json.RawMessage) time.Duration {
 	text := strings.TrimSpace(strings.Trim(string(raw), `"`))
 	seconds, err := strconv.ParseFloat(text, 64)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ import (
 const tokenSecret = "s3cret-t0ken-value"
 
 // hetznercloud/hcloud-go#161: debug output held the bearer token.
-func TestTokenHidesItsValueHoweverItIsPrinted(t *testing.T) {
+func TestTokenHidesItsValue(t *testing.T) {
 	token := NewToken("Bearer", tokenSecret, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	type holder struct {
 		Token   Token
@@ -64,6 +65,7 @@ func TestTokenHidesItsValueHoweverItIsPrinted(t *testing.T) {
 	const text = "Bearer REDACTED (expires 2026-03-01T12:00:00Z)"
 	assert.Equal(t, text, token.String())
 	assert.Equal(t, text, fmt.Sprintf("%#v", *token))
+	assert.Equal(t, strconv.Quote(text), fmt.Sprintf("%q", token))
 	encoded, err := json.Marshal(token)
 	require.NoError(t, err)
 	assert.JSONEq(t, `"`+text+`"`, string(encoded))
@@ -72,7 +74,7 @@ func TestTokenHidesItsValueHoweverItIsPrinted(t *testing.T) {
 	assert.Equal(t, "<nil>", fmt.Sprint((*Token)(nil)))
 }
 
-func TestTokenThatWasEncodedCannotBeTakenForATokenAgain(t *testing.T) {
+func TestEncodedTokenCannotBeDecoded(t *testing.T) {
 	encoded, err := json.Marshal(NewToken("Bearer", tokenSecret, time.Time{}))
 	require.NoError(t, err)
 	assert.Error(t, json.Unmarshal(encoded, new(Token)))
@@ -111,7 +113,7 @@ func walk(v reflect.Value, visit func(string)) {
 	}
 }
 
-// assertHidden looks for the secret as it is, quoted, in hex and cut short.
+// assertHidden looks for the secret in plain, in hex and cut short.
 func assertHidden(t *testing.T, text, secret string) {
 	t.Helper()
 	for _, form := range []string{secret, secret[:6], fmt.Sprintf("%x", secret), fmt.Sprintf("%X", secret), fmt.Sprintf("% x", secret), fmt.Sprint([]byte(secret))} {
@@ -119,7 +121,7 @@ func assertHidden(t *testing.T, text, secret string) {
 	}
 }
 
-func TestDecodeTokenReadsEveryShapeOfLifetime(t *testing.T) {
+func TestDecodeTokenReadsTheLifetime(t *testing.T) {
 	now := time.Now()
 	for expiresIn, want := range map[string]time.Duration{
 		`3600`:       time.Hour,
@@ -129,7 +131,7 @@ func TestDecodeTokenReadsEveryShapeOfLifetime(t *testing.T) {
 		`" 3600.5 "`: time.Hour + time.Second/2,
 		`1`:          time.Second,
 		`315360000`:  maxTokenLifetime,
-		// golang/oauth2#738 and others: taken for expired, or for an error.
+		// golang/oauth2#738 and others: expired at once, or an error.
 		`null`:                 0,
 		`0`:                    0,
 		`-1`:                   0,
@@ -156,7 +158,7 @@ func TestDecodeTokenReadsEveryShapeOfLifetime(t *testing.T) {
 	}
 }
 
-func TestDecodeTokenAcceptsWhatCanBeUsed(t *testing.T) {
+func TestDecodeTokenAcceptsUsableResponses(t *testing.T) {
 	for name, body := range map[string]string{
 		"usual":              `{"access_token":"t1","token_type":"Bearer","expires_in":3600}`,
 		"no expires_in":      `{"access_token":"t1","token_type":"Bearer"}`,
@@ -176,32 +178,33 @@ func TestDecodeTokenAcceptsWhatCanBeUsed(t *testing.T) {
 	}
 }
 
-func TestDecodeTokenRefusesWhatCannotBeUsedAndQuotesNothing(t *testing.T) {
+func TestDecodeTokenErrorsQuoteNothing(t *testing.T) {
 	const marker = "zq7marker"
 	quoted := func(s string) string { return fmt.Sprintf("%q", s) }
 	for name, c := range map[string]struct{ body, reason string }{
-		"empty":                   {"", "the answer is empty"},
-		"blank":                   {" \n", "the answer is empty"},
-		"null":                    {"null", "the answer is not a JSON object"},
-		"page":                    {"<html>" + marker + "</html>", "the answer is not a JSON object"},
-		"list":                    {`["` + marker + `"]`, "the answer is not a JSON object"},
-		"string":                  {quoted(marker), "the answer is not a JSON object"},
-		"cut off":                 {`{"access_token":"` + marker, "the answer is not a JSON object"},
-		"two objects":             {`{"access_token":"` + marker + `"}{}`, "the answer is not a JSON object"},
-		"no token":                {`{"token_type":"Bearer","x":"` + marker + `"}`, "the answer holds no access_token"},
-		"null token":              {`{"access_token":null}`, "the answer holds no access_token"},
-		"blank token":             {`{"access_token":" \t"}`, "the answer holds no access_token"},
-		"number as token":         {`{"access_token":12345678}`, "the answer holds no access_token"},
-		"object as token":         {`{"access_token":{"` + marker + `":1}}`, "the answer holds no access_token"},
-		"token with newline":      {`{"access_token":"` + marker + `\n"}`, "the access_token holds characters that a header cannot carry"},
-		"token with header":       {`{"access_token":"a\r\nX-A: ` + marker + `"}`, "the access_token holds characters that a header cannot carry"},
-		"token with NUL":          {`{"access_token":"` + marker + `\u0000"}`, "the access_token holds characters that a header cannot carry"},
-		"token with space":        {`{"access_token":"` + marker + ` b"}`, "the access_token holds characters that a header cannot carry"},
-		"token beyond ASCII":      {`{"access_token":"` + marker + `é"}`, "the access_token holds characters that a header cannot carry"},
-		"token not UTF-8":         {`{"access_token":"` + marker + "\xff" + `"}`, "the access_token holds characters that a header cannot carry"},
+		"empty":                   {"", "the response is empty"},
+		"blank":                   {" \n", "the response is empty"},
+		"null":                    {"null", "the response is not a JSON object"},
+		"page":                    {"<html>" + marker + "</html>", "the response is not a JSON object"},
+		"list":                    {`["` + marker + `"]`, "the response is not a JSON object"},
+		"string":                  {quoted(marker), "the response is not a JSON object"},
+		"cut off":                 {`{"access_token":"` + marker, "the response is not a JSON object"},
+		"two objects":             {`{"access_token":"` + marker + `"}{}`, "the response is not a JSON object"},
+		"no token":                {`{"token_type":"Bearer","x":"` + marker + `"}`, "the response contains no access_token"},
+		"null token":              {`{"access_token":null}`, "the response contains no access_token"},
+		"blank token":             {`{"access_token":" \t"}`, "the response contains no access_token"},
+		"number as token":         {`{"access_token":12345678}`, "the response contains no access_token"},
+		"object as token":         {`{"access_token":{"` + marker + `":1}}`, "the response contains no access_token"},
+		"token with newline":      {`{"access_token":"` + marker + `\n"}`, "the access_token contains characters that are not allowed in a header"},
+		"token with header":       {`{"access_token":"a\r\nX-A: ` + marker + `"}`, "the access_token contains characters that are not allowed in a header"},
+		"token with NUL":          {`{"access_token":"` + marker + `\u0000"}`, "the access_token contains characters that are not allowed in a header"},
+		"token with space":        {`{"access_token":"` + marker + ` b"}`, "the access_token contains characters that are not allowed in a header"},
+		"token beyond ASCII":      {`{"access_token":"` + marker + `é"}`, "the access_token contains characters that are not allowed in a header"},
+		"token not UTF-8":         {`{"access_token":"` + marker + "\xff" + `"}`, "the access_token contains characters that are not allowed in a header"},
 		"another token_type":      {`{"access_token":"` + marker + `","token_type":"` + marker + `"}`, "the token_type is not Bearer"},
 		"a number as token_type":  {`{"access_token":"` + marker + `","token_type":77}`, "the token_type is not a string"},
-		"10 MB that are not JSON": {strings.Repeat(marker, 10<<20/len(marker)), "the answer is not a JSON object"},
+		"10 MB that are not JSON": {strings.Repeat(marker, 10<<20/len(marker)), "the response is not a JSON object"},
+		"more than 64 KB":         {`{"access_token":"t","x":"` + strings.Repeat(marker, 64<<10/len(marker)) + `"}`, "the response is too large for a token"},
 	} {
 		token, err := decodeToken([]byte(c.body), time.Now())
 		assert.Nil(t, token, name)
@@ -224,9 +227,9 @@ func FuzzDecodeToken(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	reasons := map[string]bool{
-		"the answer is empty": true, "the answer is not a JSON object": true, "the answer holds no access_token": true,
-		"the access_token holds characters that a header cannot carry": true,
-		"the token_type is not Bearer":                                 true, "the token_type is not a string": true,
+		"the response is empty": true, "the response is not a JSON object": true, "the response contains no access_token": true,
+		"the access_token contains characters that are not allowed in a header": true,
+		"the token_type is not Bearer":                                          true, "the token_type is not a string": true,
 	}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -235,7 +238,7 @@ func FuzzDecodeToken(f *testing.F) {
 			var decodeErr *DecodeError
 			require.ErrorAs(t, err, &decodeErr)
 			require.Nil(t, token)
-			require.True(t, reasons[decodeErr.Reason], "a reason of its own quotes the body: %q", decodeErr.Reason)
+			require.True(t, reasons[decodeErr.Reason], "unknown reason, which may quote the body: %q", decodeErr.Reason)
 			return
 		}
 		require.True(t, token.usable())

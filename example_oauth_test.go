@@ -9,8 +9,8 @@ import (
 	"github.com/brellium/brellium-go"
 )
 
-// noLeaseStore shares tokens and leaves out the lease: each client that finds
-// no token mints one. What a real store keeps is what save gets.
+// noLeaseStore shares tokens without a lease: each client that finds no token
+// mints one. A real store would save the tokenRecord, encrypted.
 type noLeaseStore struct{ records sync.Map }
 
 type tokenRecord struct {

@@ -1,0 +1,273 @@
+package brellium_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/brellium/brellium-go"
+	"github.com/brellium/brellium-go/brelliumtest"
+)
+
+// sideBySide makes n calls concurrently, none of which may fail.
+func sideBySide(t *testing.T, n int, call func(ctx context.Context, i int) error) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { assert.NoError(t, call(t.Context(), i)) })
+	}
+	wg.Wait()
+}
+
+func list(ctx context.Context, c *brellium.Client) error {
+	_, err := c.Audits.List(ctx, brellium.AuditListParams{Limit: 1})
+	return err
+}
+
+// The token endpoint allows 20 tokens, then one every 10 seconds: once the 20
+// are used, calls wait for the next one, and none fails.
+func TestTokenRevokedEverySecondFailsNoCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := brelliumtest.New(brelliumtest.WithRateLimit(1e6, 1e6))
+		client, err := e.Client(brellium.WithoutRateLimiter())
+		require.NoError(t, err)
+		start := time.Now()
+		go func() {
+			time.Sleep(500 * time.Millisecond) // not at the same time as a mint
+			for range 59 {
+				time.Sleep(time.Second)
+				e.RevokeTokens()
+			}
+		}()
+		sideBySide(t, 200, func(ctx context.Context, _ int) error {
+			for time.Since(start) < time.Minute {
+				if err := list(ctx, client); err != nil {
+					return err
+				}
+				time.Sleep(rand.N(6 * time.Second))
+			}
+			return nil
+		})
+		mints := e.Requests("oauth.token")
+		for i, r := range mints {
+			assert.Equal(t, 200, r.Status)
+			if i > 1 && i < 20 {
+				assert.GreaterOrEqual(t, r.Arrived.Sub(mints[i-1].Arrived), 800*time.Millisecond, "one for each revocation")
+			}
+		}
+		assert.InDelta(t, 20+6, len(mints), 1)
+	})
+}
+
+func TestClientThatIsAlwaysRefusedMintsTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := brelliumtest.New()
+		e.Inject("audits.list", brelliumtest.Status(401, "UNAUTHORIZED").Forever())
+		client, err := e.Client()
+		require.NoError(t, err)
+		for range 100 {
+			require.ErrorIs(t, list(t.Context(), client), brellium.ErrUnauthorized)
+			assert.Equal(t, 2, e.Count("oauth.token"))
+			assert.Equal(t, 2, e.Count("audits.list"))
+		}
+		e.ClearFaults()
+		time.Sleep(10 * time.Second)
+		require.NoError(t, list(t.Context(), client))
+		assert.Equal(t, 3, e.Count("oauth.token"))
+	})
+}
+
+func TestClientsOnOneStoreMintOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := brelliumtest.New(brelliumtest.WithRateLimit(1e6, 1e6))
+		store := brellium.NewMemoryTokenStore()
+		clients := make([]*brellium.Client, 20)
+		for i := range clients {
+			var err error
+			clients[i], err = e.Client(brellium.WithoutRateLimiter(), brellium.WithTokenStore(store))
+			require.NoError(t, err)
+		}
+		sideBySide(t, 200, func(ctx context.Context, i int) error { return list(ctx, clients[i%20]) })
+		assert.Equal(t, 1, e.Count("oauth.token"))
+		e.RevokeTokens()
+		sideBySide(t, 200, func(ctx context.Context, i int) error { return list(ctx, clients[i%20]) })
+		assert.Equal(t, 2, e.Count("oauth.token"))
+	})
+}
+
+func TestCreateTokenFillsTheResponse(t *testing.T) {
+	for name, c := range map[string]struct {
+		faults   []brelliumtest.Fault
+		attempts []int
+	}{
+		"success":             {nil, []int{200}},
+		"success after retry": {[]brelliumtest.Fault{brelliumtest.Status(503, "UNAVAILABLE")}, []int{503, 200}},
+		"failure":             {[]brelliumtest.Fault{brelliumtest.Status(401, "invalid_client")}, []int{401}},
+	} {
+		bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			emu.Inject(opToken, c.faults...)
+			response := brellium.Response{StatusCode: 999, Attempts: make([]brellium.Attempt, 9)} // of another call
+			token, err := client.OAuth.CreateToken(t.Context(), brellium.WithResponseInto(&response))
+			last := c.attempts[len(c.attempts)-1]
+			assert.Equal(t, last == 200, err == nil)
+			assert.Equal(t, last == 200, token != nil)
+			assert.Equal(t, last, response.StatusCode)
+			assert.NotEmpty(t, response.RequestID)
+			assert.NotEmpty(t, response.Header)
+			var statuses []int
+			for _, a := range response.Attempts {
+				statuses = append(statuses, a.StatusCode)
+			}
+			assert.Equal(t, c.attempts, statuses)
+		})
+	}
+}
+
+// Calls that share a token request share its token, but one Response has one
+// owner: the call that started the request.
+func TestCreateTokenFillsTheResponseOfTheCallThatStartedTheRequest(t *testing.T) {
+	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(opToken, brelliumtest.OK().DelayAnswer(time.Second))
+		responses := make([]brellium.Response, 3)
+		sideBySide(t, len(responses), func(ctx context.Context, i int) error {
+			time.Sleep(time.Duration(i) * time.Millisecond)
+			responses[i].StatusCode = 999
+			_, err := client.OAuth.CreateToken(ctx, brellium.WithResponseInto(&responses[i]))
+			return err
+		})
+		assert.Equal(t, 1, emu.Count(opToken))
+		assert.Len(t, responses[0].Attempts, 1)
+		assert.Equal(t, make([]brellium.Response, 2), responses[1:])
+	})
+	bubble(t, "a call of the API started it", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(opToken, brelliumtest.OK().DelayAnswer(time.Second))
+		start := time.Now()
+		var response brellium.Response
+		sideBySide(t, 2, func(ctx context.Context, i int) error {
+			if i == 0 {
+				return list(ctx, client)
+			}
+			time.Sleep(time.Millisecond)
+			_, err := client.OAuth.CreateToken(ctx, brellium.WithResponseInto(&response))
+			return err
+		})
+		assert.Equal(t, 2, emu.Count(opToken), "the call made a request of its own")
+		assert.Len(t, response.Attempts, 1)
+		assert.GreaterOrEqual(t, time.Since(start), time.Second)
+	})
+}
+
+// The token request goes on without the call. The race detector sees a write to
+// its Response.
+func TestCreateTokenThatWasCanceledLeavesTheResponseAlone(t *testing.T) {
+	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(opToken, brelliumtest.Status(503, "UNAVAILABLE").DelayAnswer(time.Second))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		var response brellium.Response
+		_, err := client.OAuth.CreateToken(ctx, brellium.WithResponseInto(&response))
+		var interrupted *brellium.InterruptedError
+		require.ErrorAs(t, err, &interrupted)
+		response.StatusCode = 999
+		time.Sleep(time.Minute)
+		assert.Equal(t, brellium.Response{StatusCode: 999}, response)
+		assert.Equal(t, 2, emu.Count(opToken))
+		require.NoError(t, list(t.Context(), client))
+		assert.Equal(t, 2, emu.Count(opToken), "its token is used")
+	})
+}
+
+func TestCreateTokenRefusesOptionsThatDoNotApply(t *testing.T) {
+	emu := brelliumtest.New()
+	client, err := emu.Client()
+	require.NoError(t, err)
+	for name, option := range map[string]brellium.CallOption{
+		"WithHeader":         brellium.WithHeader("X-A", "b"),
+		"WithMaxRetries":     brellium.WithMaxRetries(0),
+		"WithAttemptTimeout": brellium.WithAttemptTimeout(0),
+		"WithTotalTimeout":   brellium.WithTotalTimeout(0),
+	} {
+		var response brellium.Response
+		_, err := client.OAuth.CreateToken(t.Context(), brellium.WithResponseInto(&response), option)
+		var invalid *brellium.ValidationError
+		require.ErrorAs(t, err, &invalid, name)
+		assert.Equal(t, brellium.ValidationError{Field: name, Reason: "does not apply to CreateToken"}, *invalid)
+	}
+	assert.Zero(t, emu.Count(opToken))
+}
+
+// A mint has a deadline of its own, 20 s after it started. No error of it may
+// look like the end of a caller's context.
+func TestDeadlineOfAMintIsNotTheCallers(t *testing.T) {
+	burst := func(t *testing.T, client *brellium.Client) { // uses up the token endpoint's burst
+		for range 20 {
+			_, err := client.OAuth.CreateToken(t.Context())
+			require.NoError(t, err)
+		}
+	}
+	exhausted := func(t *testing.T, err error) {
+		var e *brellium.RetriesExhaustedError
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, brellium.ExhaustedTotalTime, e.Reason)
+		assert.Equal(t, "oauth.token", e.Operation)
+		var cause *brellium.APIError
+		require.ErrorAs(t, err, &cause)
+		assert.Equal(t, 503, cause.StatusCode)
+	}
+	late := func(t *testing.T, err error) {
+		var e *brellium.ConnectionError
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, "oauth.token", e.Operation)
+		assert.Equal(t, "no token within the time of a mint", e.Reason)
+		assert.ErrorContains(t, e.Err, "a burst of 20 token requests")
+	}
+	unavailable := brelliumtest.Status(503, "UNAVAILABLE").WithoutRateLimit()
+	for name, c := range map[string]struct {
+		prepare  func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client)
+		took     time.Duration
+		requests int
+		check    func(*testing.T, error)
+	}{
+		"in an attempt after a failed one": {func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			burst(t, client)
+			time.Sleep(4 * time.Second) // attempts after 6 s and 16 s
+			emu.Inject(opToken, unavailable, brelliumtest.StallHeaders(0).WithoutRateLimit())
+		}, 20 * time.Second, 2, exhausted},
+		"before the wait for a retry": {func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			burst(t, client)
+			emu.Inject(opToken, unavailable.WithHeader("Retry-After", "12"))
+		}, 10 * time.Second, 1, exhausted},
+		"before the rate limit allows an attempt": {func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			emu.Inject(opToken, brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "60"))
+			_, err := client.OAuth.CreateToken(t.Context())
+			require.ErrorIs(t, err, brellium.ErrRateLimited)
+		}, 0, 0, late},
+		"in the first attempt": {func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			emu.Inject(opToken, brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "16"),
+				brelliumtest.StallHeaders(0).WithoutRateLimit())
+			_, err := client.OAuth.CreateToken(t.Context())
+			require.ErrorIs(t, err, brellium.ErrRateLimited)
+		}, 20 * time.Second, 1, late},
+	} {
+		bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			c.prepare(t, emu, client)
+			before, start := emu.Count(opToken), time.Now()
+			_, err := client.OAuth.CreateToken(t.Context())
+			c.check(t, err)
+			if e := new(brellium.ConnectionError); errors.As(err, &e) {
+				assert.Equal(t, c.requests > 0, e.Sent)
+			}
+			assert.NotErrorIs(t, err, context.DeadlineExceeded)
+			assert.False(t, errors.As(err, new(*brellium.InterruptedError)))
+			assert.InDelta(t, c.took.Seconds(), time.Since(start).Seconds(), 1)
+			assert.Equal(t, c.requests, emu.Count(opToken)-before)
+		})
+	}
+}
