@@ -2,8 +2,8 @@ package brellium
 
 import "net/http"
 
-// repeatRule says whether an operation is retried after an attempt that may have
-// run: a 5xx, a 408, a timeout or a lost connection.
+// repeatRule says when an operation may be sent again although the attempt
+// before may have run: after a 5xx, a 408, a timeout or a lost connection.
 type repeatRule string
 
 const (
@@ -12,26 +12,25 @@ const (
 	repeatIfExternalIDs repeatRule = "if every document has an external_id"
 )
 
-// operation describes one operation of the API. Retry rules, errors, log records
-// and spans are keyed by it.
+// operation is one thing that the API does, as the guide's table has it. Every
+// policy, error, log record and span keys on it.
 type operation struct {
-	// name is the resource and the action, in the API's names.
+	// name is the service and the method in the API's words.
 	name   string
 	method string
-	// path is the path template. It has at most one {placeholder}.
+	// path is the template; it holds at most one {placeholder}.
 	path   string
 	repeat repeatRule
-	// write is false if the operation changes nothing. A lost response then
-	// leaves no outcome unknown.
+	// write is false where nothing changes, so that the outcome of a lost
+	// answer is of no concern.
 	write bool
-	// goneIsDone: a 404 on a retry, after an attempt that may have run, is a
-	// success.
+	// goneIsDone: a 404 on a repeat, after an attempt that may have run, is
+	// the success of that attempt.
 	goneIsDone bool
 }
 
-// The operations of the API. The field repeat comes from the table "Decide what
-// is safe to retry" of the API's guide. TestREADMEHasTheTables compares it with
-// README.md.
+// The operations of the API. The column repeat is the guide's table "Decide
+// what is safe to retry"; README.md prints it, and a test compares the two.
 var (
 	opAuditsList              = &operation{name: "audits.list", method: http.MethodGet, path: "/v2/audits", repeat: repeatAlways}
 	opAuditsRetrieve          = &operation{name: "audits.retrieve", method: http.MethodGet, path: "/v2/audits/{audit_id}", repeat: repeatAlways}
@@ -48,12 +47,12 @@ var (
 	opEmailRecipientsCreate   = &operation{name: "email_recipients.create", method: http.MethodPost, path: "/v2/email_recipients", repeat: repeatNever, write: true}
 	opEmailRecipientsList     = &operation{name: "email_recipients.list", method: http.MethodGet, path: "/v2/email_recipients", repeat: repeatAlways}
 	opEmailRecipientsRetrieve = &operation{name: "email_recipients.retrieve", method: http.MethodGet, path: "/v2/email_recipients/{email_recipient_id}", repeat: repeatAlways}
-	// A token request changes no data, but counts against the endpoint's own
-	// limit, so it gets few attempts.
+	// A mint changes no records, but each one counts against the endpoint's
+	// own limit, so that its attempts are few.
 	opOAuthToken = &operation{name: "oauth.token", method: http.MethodPost, path: "/v2/oauth/token", repeat: repeatAlways}
 )
 
-// operations is the whole table, in the order of README.md.
+// operations is the whole table, in the order in which it is printed.
 var operations = []*operation{
 	opAuditsList, opAuditsRetrieve, opAuditsUpdate, opAuditsBatchUpdate,
 	opDocumentsCreate, opDocumentsList, opDocumentsRetrieve, opDocumentsPut,
@@ -62,8 +61,8 @@ var operations = []*operation{
 	opOAuthToken,
 }
 
-// customOperation returns the operation of one [Client.Do]. It has no path, since
-// the caller's path may contain ids.
+// customOperation is what Client.Do sends. Its path is the caller's and may
+// hold ids, so the operation has none.
 func customOperation(method string, idempotent bool) *operation {
 	op := &operation{name: "client.do", method: method, repeat: repeatNever, write: true}
 	if method == http.MethodGet || method == http.MethodHead {
