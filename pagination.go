@@ -256,7 +256,7 @@ func (a *prefetched[T]) stop() {
 	<-a.done
 }
 
-// decodePage decodes a list response, each item with its own RawJSON.
+// decodePage decodes a list answer, each item with its own RawJSON.
 func decodePage[T any, P resource[T]](a answer, p *Page[T]) error {
 	var body struct {
 		Data       []T     `json:"data"`
