@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// AuditService reads audits and updates their flags.
+// AuditService reads audits and updates their flags. Use it as Client.Audits.
 type AuditService struct{ client *Client }
 
-// AuditStatus is how far an audit has come. A status that this version does
-// not know is kept as it was sent.
+// AuditStatus is the progress of an audit. A status without a constant here is
+// kept as the server sent it.
 type AuditStatus string
 
 // The statuses of an audit.
@@ -26,7 +26,8 @@ const (
 	AuditStatusComplete   AuditStatus = "complete"
 )
 
-// AuditAnswer is the answer to one question of an audit.
+// AuditAnswer is the answer to one question of an audit. An answer without a
+// constant here is kept as the server sent it.
 type AuditAnswer string
 
 // The answers to a question.
@@ -36,20 +37,20 @@ const (
 	AuditAnswerNotApplicable AuditAnswer = "N/A"
 )
 
-// Audit is the audit of one or more documents. Its fields but AuditID,
-// Object, Status, Flags, DisplayInfo, People and Responses are carried over
-// from v1.
+// Audit is the audit of one or more documents. The fields AuditID, Object,
+// Status, Flags, DisplayInfo, People and Responses are documented; the others are
+// carried over from v1.
 type Audit struct {
 	AuditID string `json:"audit_id"`
 	// Object is always "audit".
 	Object string      `json:"object"`
 	Status AuditStatus `json:"status"`
-	// Score is from 0 to 100, nil while there is none.
+	// Score is from 0 to 100. It is nil if the audit has no score yet.
 	Score      *float64 `json:"score"`
 	Flags      []string `json:"flags"`
 	ReviewedBy string   `json:"reviewed_by"`
 	SetID      string   `json:"set_id"`
-	// Timestamp is when the audit was created.
+	// Timestamp is the time when the audit was created.
 	Timestamp Time `json:"timestamp"`
 	// Documents are the ids of the audited documents.
 	Documents   []string        `json:"documents"`
@@ -79,22 +80,22 @@ type AuditResponse struct {
 	Context    string      `json:"context"`
 }
 
-// AuditListParams filters a list of audits. The zero value lists all. The
-// filters are assumed, from v1's.
+// AuditListParams selects the audits of a list. The zero value selects all. The
+// filters are assumed from those of v1.
 type AuditListParams struct {
 	Status     AuditStatus
 	SetID      string
 	DocumentID string
-	// Flags lists audits with any of these flags.
+	// Flags selects audits that have any of these flags.
 	Flags []string
-	// The times exclude audits at the very instant; the zero time is no filter.
+	// The four times are exclusive. The zero time means no filter.
 	UpdatedAfter  time.Time
 	UpdatedBefore time.Time
 	CreatedAfter  time.Time
 	CreatedBefore time.Time
-	// Limit is the number of audits a page, 1 to 100; 0 leaves it to the server.
+	// Limit is the page size, 1 to 100; 0 uses the server's default.
 	Limit int
-	// Cursor goes on from a page's NextCursor.
+	// Cursor resumes a list from the NextCursor of a page.
 	Cursor string
 }
 
@@ -119,67 +120,79 @@ func (p AuditListParams) query() (url.Values, error) {
 	return q, setPage(q, p.Limit, p.Cursor)
 }
 
-// AuditUpdateParams is what Update changes.
+// AuditUpdateParams is the change that [AuditService.Update] makes.
 type AuditUpdateParams struct {
-	// Flags replaces the audit's flags: an empty slice clears them, nil
-	// leaves them as they are.
+	// Flags replaces the audit's flags. An empty slice clears them; nil leaves
+	// them unchanged.
 	Flags []string `json:"flags,omitzero"`
 }
 
-// AuditBatchUpdateParams is what BatchUpdate changes.
+// AuditBatchUpdateParams is the change that [AuditService.BatchUpdate] makes.
 type AuditBatchUpdateParams struct {
-	// AuditIDs are the audits to change, at least one.
+	// AuditIDs are the audits to change. At least one is required.
 	AuditIDs []string `json:"audit_ids"`
-	// Flags replaces the flags of each. An empty slice clears them; nil is
-	// refused.
+	// Flags replaces the flags of each audit. An empty slice clears them; nil is
+	// invalid.
 	Flags []string `json:"flags"`
 }
 
-// AuditBatchUpdateResult says what BatchUpdate did.
+// AuditBatchUpdateResult is the result of [AuditService.BatchUpdate].
 type AuditBatchUpdateResult struct {
-	// UpdatedAuditIDs are the audits that have the flags now. (assumed, from v1)
+	// UpdatedAuditIDs are the audits that now have the flags. (assumed from v1)
 	UpdatedAuditIDs []string `json:"updated_audit_ids"`
 
 	raw
 }
 
-// Retrieve returns one audit. It is repeated after any failure that may pass.
+// Retrieve returns one audit. Retried after transient failures.
+//
+// It returns the errors of any call (see the package overview). If there is no
+// such audit, that is an [APIError] that matches [ErrNotFound].
 func (s *AuditService) Retrieve(ctx context.Context, auditID string, opts ...CallOption) (*Audit, error) {
 	return fetch[Audit](ctx, s.client, request{op: opAuditsRetrieve, id: auditID, idField: "auditID"}, opts)
 }
 
-// List returns one page of audits. It is repeated after any failure that may
-// pass. See Page.Next for a page that is returned together with an error.
+// List returns one page of audits; [Page.Next] returns the page after it. Retried
+// after transient failures.
+//
+// It returns the errors of any call (see the package overview). A page whose link
+// to the next page is broken is returned together with a [PaginationError].
 func (s *AuditService) List(ctx context.Context, params AuditListParams, opts ...CallOption) (*Page[Audit], error) {
 	return list[Audit](ctx, s.client, opAuditsList, params.query, opts)
 }
 
-// All iterates over all audits that params describes, page by page: params.Limit
-// is the size of a page, and each page is one request. Every range over it
-// begins anew.
+// All iterates over all audits that params selects. Each page is one request,
+// retried after transient failures. Each range starts from the first page.
 //
-// It ends with the first error, after all items that came before it. A page
-// after the first that cannot be fetched is a *PaginationError, and listing
-// again with its Cursor goes on from there. So is a page whose link cannot be
-// followed (it repeats a cursor, or promises another page without naming it);
-// its own items come first, and Cursor names that page.
+// Iteration ends with the first error, after all audits that were read before it.
+// For the first page it is one of the errors of any call (see the package
+// overview). After that it is a [PaginationError], whose Cursor resumes the list:
+// put it into params.Cursor. Its cause is either a page that could not be fetched,
+// or a page whose link to the next one is broken (a repeated cursor, or none
+// although HasMore is true). In the second case the page's own audits come first,
+// and Cursor names that page.
 //
-// Breaking out of the loop sends nothing more. With WithPrefetch the next page
-// is fetched while the loop works on the one before; nothing of it is under
-// way any more when the loop has ended. With WithResponseInto the Response is
-// that of the page that the loop works on.
+// Breaking out of the loop stops the requests. [WithPrefetch] fetches the next
+// page while the loop processes the current one; that request has ended when the
+// loop ends. [WithResponseInto] gives the [Response] of the current page.
 func (s *AuditService) All(ctx context.Context, params AuditListParams, opts ...CallOption) iter.Seq2[*Audit, error] {
 	return all[Audit](ctx, s.client, opAuditsList, params.query, opts)
 }
 
-// Update replaces an audit's flags. A repeat leaves the same flags, so that it
-// is repeated after any failure that may pass.
+// Update replaces an audit's flags. Retried after transient failures: sending the
+// same flags twice has the same effect.
+//
+// It returns the errors of any call (see the package overview). If there is no
+// such audit, that is an [APIError] that matches [ErrNotFound].
 func (s *AuditService) Update(ctx context.Context, auditID string, params AuditUpdateParams, opts ...CallOption) (*Audit, error) {
 	return fetch[Audit](ctx, s.client, request{op: opAuditsUpdate, id: auditID, idField: "auditID", body: params}, opts)
 }
 
-// BatchUpdate replaces the flags of many audits. A repeat leaves the same
-// flags, so that it is repeated after any failure that may pass.
+// BatchUpdate replaces the flags of many audits with one request. Retried after
+// transient failures: sending the same flags twice has the same effect.
+//
+// It returns the errors of any call (see the package overview), and a
+// [ValidationError] if AuditIDs is empty or Flags is nil.
 func (s *AuditService) BatchUpdate(ctx context.Context, params AuditBatchUpdateParams, opts ...CallOption) (*AuditBatchUpdateResult, error) {
 	if len(params.AuditIDs) == 0 {
 		return nil, &ValidationError{Field: "AuditIDs", Reason: "must hold at least one id"}
@@ -207,7 +220,7 @@ func setTime(q url.Values, key string, t time.Time) {
 	}
 }
 
-// setPage adds the two parameters that every list has.
+// setPage adds the limit and the cursor, which every list has.
 func setPage(q url.Values, limit int, cursor string) error {
 	if limit < 0 || limit > 100 {
 		return &ValidationError{Field: "Limit", Reason: "must be from 1 to 100, or 0 for the server's own"}
@@ -224,7 +237,7 @@ func setPage(q url.Values, limit int, cursor string) error {
 	return nil
 }
 
-// newest returns the newest audit of a document, nil where the list has none.
+// newest returns the newest audit of a document, or nil if there is none.
 func (s *AuditService) newest(ctx context.Context, documentID string, opts []CallOption) (*Audit, error) {
 	page, err := s.List(ctx, AuditListParams{DocumentID: documentID, Limit: 100}, opts...)
 	if err != nil {

@@ -14,76 +14,78 @@ import (
 const (
 	defaultFollowInterval = 30 * time.Second
 	defaultFollowLag      = 30 * time.Second
-	// followOverlap is how far a window reaches back into the one before,
-	// since it is not known whether a filter's end is part of it, nor whether
-	// it is cut to whole seconds.
+	// followOverlap is how far a window reaches back into the previous one. It is
+	// not known whether the API's filters are inclusive or truncated to seconds.
 	followOverlap = time.Second
-	// maxFollowed bounds what is remembered of a window.
+	// maxFollowed bounds the number of audits remembered per window.
 	maxFollowed = 100_000
-	// maxClockError is the largest difference between two clocks that is
-	// believed.
+	// maxClockError is the largest accepted difference between the API's clock
+	// and ours.
 	maxClockError = 24 * time.Hour
 )
 
-// FollowOptions are the options of Follow. The zero value is fine.
+// FollowOptions are the options of [AuditService.Follow]. The zero value uses the
+// defaults.
 type FollowOptions struct {
-	// Filter chooses among the audits. Its UpdatedAfter, UpdatedBefore and
-	// Cursor must be left empty. An audit that is changed such that it no
-	// longer passes the filter is not told.
+	// Filter selects audits. Its UpdatedAfter, UpdatedBefore and Cursor must be
+	// empty. An audit whose update makes it fail the filter is not reported.
 	Filter AuditListParams
-	// Interval is the time between the end of a window and the next one; 0
-	// means 30 s.
+	// Interval is the pause between two windows; 0 means 30 s.
 	Interval time.Duration
-	// Lag is how long an update may take to appear in a list; 0 means 30 s.
-	// What is newer is left for the next window. The API's own clock is what
-	// counts, as the Date header tells it.
+	// Lag is the longest time that an update may take to appear in a list; 0
+	// means 30 s. More recent updates are left for the next window. Time is
+	// measured by the API's clock, from the Date header.
 	Lag time.Duration
-	// CatchUp ends Follow once it has come to the present, but for the lag.
+	// CatchUp ends Follow once it reaches the present, minus the lag.
 	CatchUp bool
 }
 
-// FollowCheckpoint says how far Follow has come. It is meant to be saved as
-// JSON and given to the next Follow with the same filter. To begin with, give
-// the time to follow from, or the zero FollowCheckpoint for all there are.
+// FollowCheckpoint is the position of an [AuditService.Follow]. Save it as JSON and
+// pass it to the next Follow with the same filter. To start, set From, or use the
+// zero FollowCheckpoint to read all audits.
 type FollowCheckpoint struct {
-	// From is such that all updates before it have been handed over.
+	// From is the time before which all updates have been returned.
 	From time.Time `json:"from,omitzero"`
-	// Until is the end of the window that is being read, and Cursor the page
-	// to go on with. Both are empty between windows.
+	// Until is the end of the current window and Cursor its next page. Both are
+	// empty between windows.
 	Until  time.Time `json:"until,omitzero"`
 	Cursor string    `json:"cursor,omitempty"`
 }
 
-// FollowBatch is what Follow hands over at a time: a page of audits.
+// FollowBatch is one page of updated audits.
 type FollowBatch struct {
-	// Audits were updated since the checkpoint. There may be none.
+	// Audits were updated since the checkpoint. It may be empty.
 	Audits []Audit
-	// Checkpoint is to be saved once the audits have been dealt with.
+	// Checkpoint is the position after these audits. Save it once you have
+	// processed them.
 	Checkpoint FollowCheckpoint
 }
 
-// Follow iterates over the audits that have been updated since a checkpoint,
-// and goes on as more are, until ctx ends, the caller breaks, or a call fails
-// for good. Save the checkpoint of each batch once you have dealt with its
-// audits; after a crash, or an error, go on from the last one that was saved:
+// Follow iterates over the audits that were updated since a checkpoint, and
+// continues with later updates until ctx ends, the caller breaks, or a call fails.
+// Save the checkpoint of each batch after processing its audits. After a crash or
+// an error, resume from the last saved checkpoint. Follow guarantees:
 //
-//   - At least once: a batch whose checkpoint was not saved comes again, and
-//     now and then an audit comes twice although nothing has changed.
-//   - In order: updates are read in windows of time, one after the other. An
-//     audit that comes again is never in an older state than before. Within a
-//     window the order is the list's.
-//   - Without a gap: a window ends a while before the present (see Lag),
-//     reaches one second back into the one before, and is read to its last
-//     page before the next one begins. An audit that is updated while its
-//     window is read may drop out of it, and is then in a later one.
+//   - At least once: a batch whose checkpoint was not saved is returned again. An
+//     unchanged audit is occasionally returned twice.
+//   - In order: updates are read in consecutive time windows. An audit that is
+//     returned again is never in an older state. Within a window the order is that
+//     of the list.
+//   - No gaps: a window ends some time before the present (see Lag), overlaps the
+//     previous one by one second, and is read to its last page before the next one
+//     starts. An audit that is updated while its window is read may drop out of it,
+//     and then appears in a later one.
 //
-// This builds on what is assumed of the API: that updated_after and
-// updated_before filter by the time of the last update, to the second or
-// finer; that an update is listed within the lag; and that reading a list page
-// by page skips no audit that is not updated meanwhile. The order of a list is
-// of no concern. A deleted audit is not told.
+// This relies on assumptions about the API: updated_after and updated_before
+// filter by the time of the last update, to the second or finer; a list shows an
+// update within the lag; and reading a list page by page skips no audit that is
+// not updated meanwhile. The order of the list does not matter. Deleted audits are
+// not reported.
 //
-// WithResponseInto is refused, since a Follow is many requests.
+// Each page is one request, retried after transient failures. Iteration ends with
+// the first error: one of those of any call (see the package overview), or a
+// [PaginationError]. [WithResponseInto] is a [ValidationError], since Follow makes
+// many requests.
 func (s *AuditService) Follow(ctx context.Context, from FollowCheckpoint, options FollowOptions, opts ...CallOption) iter.Seq2[*FollowBatch, error] {
 	return func(yield func(*FollowBatch, error) bool) {
 		f, err := s.newFollower(ctx, from, options, opts)
@@ -103,12 +105,12 @@ type follower struct {
 	options FollowOptions
 	opts    []CallOption
 	at      FollowCheckpoint
-	resumed bool          // at.Cursor comes from an earlier process
-	ahead   time.Duration // the API's clock before ours
+	resumed bool          // at.Cursor comes from the caller's checkpoint
+	ahead   time.Duration // the API's clock minus ours
 	answer  Response
 
-	// What this window and the one before have handed over, by its hash, so
-	// that what stands in both comes once.
+	// Hashes of the audits of this window and the previous one, so that an audit
+	// in both is returned once.
 	seed           maphash.Seed
 	current, prior map[uint64]struct{}
 }
@@ -140,8 +142,8 @@ func (s *AuditService) newFollower(ctx context.Context, from FollowCheckpoint, o
 	return f, nil
 }
 
-// window reads one window, or what is left of one, or waits for the next. It
-// reports whether to go on.
+// window reads one window, or the rest of one, or waits for the next. It reports
+// whether to continue.
 func (f *follower) window(ctx context.Context, yield func(*FollowBatch, error) bool) (on bool, err error) {
 	old := !f.at.Until.IsZero()
 	if !old {
@@ -158,11 +160,11 @@ func (f *follower) window(ctx context.Context, yield func(*FollowBatch, error) b
 	}
 	page, err := f.service.List(ctx, filter, f.opts...)
 	if f.resumed && cursorRefused(err) {
-		f.resumed, f.at.Cursor = false, "" // the window once more, from its beginning
+		f.resumed, f.at.Cursor = false, "" // read the window again from its start
 		return true, nil
 	}
 	if !old && err == nil && f.tooEarly() {
-		f.at.Until = time.Time{} // once more, by the API's clock
+		f.at.Until = time.Time{} // again, by the API's clock
 		return true, nil
 	}
 	f.current = make(map[uint64]struct{})
@@ -189,12 +191,12 @@ func (f *follower) window(ctx context.Context, yield func(*FollowBatch, error) b
 	}
 	f.resumed, f.prior = false, f.current
 	if old {
-		return true, nil // the present is still to come
+		return true, nil // the window up to the present is next
 	}
 	return f.wait(ctx)
 }
 
-// wait waits for the next window, unless there is none to come.
+// wait waits for the next window. It reports false if there is none.
 func (f *follower) wait(ctx context.Context) (on bool, err error) {
 	if f.options.CatchUp {
 		return false, nil
@@ -202,7 +204,7 @@ func (f *follower) wait(ctx context.Context) (on bool, err error) {
 	return true, pause(ctx, f.options.Interval, "audits.follow", 0, nil)
 }
 
-// fresh leaves out what the window before has handed over.
+// fresh removes the audits that the previous window returned.
 func (f *follower) fresh(audits []Audit) []Audit {
 	return slices.DeleteFunc(audits, func(a Audit) bool {
 		h := maphash.Bytes(f.seed, a.RawJSON())
@@ -214,8 +216,8 @@ func (f *follower) fresh(audits []Audit) []Audit {
 	})
 }
 
-// tooEarly reports whether the window reaches past the lag by the API's own
-// clock, and sets the follower's by it.
+// tooEarly reports whether the window ends within the lag by the API's clock. It
+// also updates f.ahead.
 func (f *follower) tooEarly() bool {
 	date, err := http.ParseTime(wire.HeaderValue(f.answer.Header, "Date"))
 	if err != nil {
@@ -228,7 +230,7 @@ func (f *follower) tooEarly() bool {
 	return false
 }
 
-// cursorRefused reports whether the API does not know a cursor any more.
+// cursorRefused reports whether the API no longer accepts a cursor.
 func cursorRefused(err error) bool {
 	e, ok := err.(*APIError)
 	return ok && slices.Contains([]int{http.StatusBadRequest, http.StatusNotFound, http.StatusGone, http.StatusUnprocessableEntity}, e.StatusCode)

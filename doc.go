@@ -1,55 +1,101 @@
-// Package brellium is a client of the Brellium v2 API, which audits clinical
-// documentation.
+// Package brellium is a Go client for the Brellium v2 API, which audits
+// clinical documentation.
+//
+// # Getting started
+//
+// Create one [Client] with [NewClient] and share it. A Client is safe for
+// concurrent use, and there is nothing to close.
 //
 //	client, err := brellium.NewClient() // credentials from the environment
+//	if err != nil {
+//		return err
+//	}
 //	audit, err := client.Audits.Retrieve(ctx, auditID)
-//	for audit, err := range client.Audits.All(ctx, brellium.AuditListParams{Flags: []string{"Failed"}}) { … }
+//	if err != nil {
+//		return err
+//	}
+//	for audit, err := range client.Audits.All(ctx, brellium.AuditListParams{Flags: []string{"Failed"}}) {
+//		…
+//	}
 //
-// A Client is made once and shared. It mints and renews access tokens, keeps
-// in step with the organization's rate limit, and repeats what may be
-// repeated. All its calls go the same way: the resource's method checks its
-// values and names the operation; the core hands it to the one retry layer;
-// each attempt waits for its turn, carries a fresh token, has a clock of its
-// own, and reads its whole answer; one function judges what came of it.
+// The API's resources are the fields of the Client: Audits, Documents, Users,
+// EmailRecipients and OAuth. [Client.Do] calls an endpoint that has no method
+// yet. The examples below run against the emulator of package brelliumtest; with
+// NewClient the code is the same.
 //
-// # What is repeated
+// # One call
 //
-// A refusal (429) changed nothing, so every call is sent again after the wait
-// that the server asked for, up to 10 attempts. What certainly never reached
-// the server is sent again too. After a 5xx, a timeout or a lost connection
-// the request may have run: reads, flag updates and deletions are repeated
-// with backoff, up to 5 attempts; Users.Create and EmailRecipients.Create are
-// not, and Documents.Create only when every document has an external id. A
-// call takes at most 60 seconds from its first attempt. A wait that would not
-// fit, or that the context's deadline cannot cover, is not begun: the failure
-// comes back at once. See WithMaxRetries, WithAttemptTimeout and
-// WithTotalTimeout.
+// Every call takes the same path. The method validates its arguments. Each
+// attempt then waits for the rate limit, carries a valid access token, has its
+// own timeout, and reads the whole response. The result of the attempt decides
+// whether the call succeeds, is retried, or fails. The client fetches and renews
+// access tokens itself.
 //
-// # Errors
+// # Retries
 //
-// Every error is a pointer to one of this package's types, to be asked for
-// with errors.As: APIError for an error answer, ConnectionError for none,
-// RetriesExhaustedError around either, BlockedError for a bare 403,
-// DecodeError for a success that cannot be used, InterruptedError when the
-// context ended, ValidationError for what was refused before sending,
-// PaginationError and UploadError. ErrNotFound and its like match with
-// errors.Is by class. IsTransient says whether trying again later may help,
-// OutcomeUnknown whether a write may have run, and RetryAfter how long to
-// wait.
+// What is retried depends on whether the request may have run on the server:
 //
-// # Silence
+//   - It did not run: it never reached the server, or it was rate limited (429).
+//     Every call is retried.
+//   - It may have run: a 5xx, a 408, a timeout, or a lost connection. A call is
+//     retried only where running it twice does no harm: reads, flag updates,
+//     deletions, and [DocumentService.Create] if every document has an external
+//     id. [UserService.Create] and [EmailRecipientService.Create] are not retried;
+//     their Ensure methods resolve the outcome.
 //
-// The data is protected health information. The client writes nothing unless
-// given a logger or an observer, and what it then says, like the text of its
-// errors, holds no token, secret, id, address, query string or body. An
-// APIError's text includes the server's message; its LogValue does not.
+// These are the transient failures that the methods' documentation refers to. A
+// call makes up to 5 attempts with exponential backoff and jitter, and up to 10
+// if it is rate limited, which waits as long as the server asks. After a 401 a
+// call is retried once with a new token. Other responses are not retried.
+//
+// An attempt may take 30 s, and a call 60 s from its first attempt. A wait that
+// would exceed that, or the deadline of the context, is not started: the call
+// fails at once. [WithMaxRetries], [WithAttemptTimeout] and [WithTotalTimeout]
+// change these limits.
+//
+// # Errors of a call
+//
+// Every call may return these types. Match them with [errors.As]:
+//
+//   - [*ValidationError]: an argument or option is invalid. Nothing was sent.
+//   - [*APIError]: an error response, with its status, code and request id.
+//   - [*ConnectionError]: no usable response. The dial failed, the connection was
+//     lost, or the attempt timed out.
+//   - [*RetriesExhaustedError]: the call was worth retrying, but the attempts, the
+//     total time or the context's deadline ran out. It wraps the last failure.
+//   - [*BlockedError]: a 403 without JSON. The request was blocked before it reached
+//     the API. Send less; the client slows down and then stops for a while.
+//   - [*DecodeError]: a 2xx response that cannot be decoded.
+//   - [*InterruptedError]: the context ended, or its deadline is too close to wait
+//     for the rate limit. It matches [context.Canceled] or
+//     [context.DeadlineExceeded] and wraps the last failure.
+//
+// An error of the token request is returned as the error of the call. Lists also
+// return [*PaginationError], and uploads [*UploadError].
+//
+// Match a class of API errors with [errors.Is]: [ErrNotFound], [ErrConflict],
+// [ErrUnauthorized], [ErrRateLimited] and [ErrServer]. Three functions work on any
+// error: [IsTransient] reports whether trying again later may help,
+// [OutcomeUnknown] whether a write may have taken effect, and [RetryAfter] returns
+// how long the server asked to wait.
+//
+// # Logging and protected health information
+//
+// The client writes nothing unless it is given a logger ([WithLogger]) or an
+// observer ([WithObserver]). They receive no token, secret, resource id, email
+// address, query string or body. Error texts contain none of these either, with
+// one exception: [APIError.Error] includes the server's message, which may be
+// about a patient. Log errors as attributes, which leaves the message out; see
+// [SafeLogValue].
 //
 // # Testing
 //
-// Package brelliumtest has an emulator of the API that runs in process, also
-// under testing/synctest.
+// Package brelliumtest emulates the API in process. It opens no socket, so it
+// works under testing/synctest, where waits take no real time.
+//
+// # Status
 //
 // This module is not an official product of Brellium. Where the API's
-// documentation is silent, names are carried over from v1 or assumed, and say
-// so.
+// documentation is silent, names are carried over from v1 or assumed; the
+// documentation of each says so.
 package brellium

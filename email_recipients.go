@@ -6,17 +6,18 @@ import (
 	"net/url"
 )
 
-// EmailRecipientService manages who is sent email.
+// EmailRecipientService manages the recipients of email. Use it as
+// Client.EmailRecipients.
 type EmailRecipientService struct{ client *Client }
 
-// EmailRecipient is somebody who is sent email. Its fields are assumed.
+// EmailRecipient is a recipient of email. Its fields are assumed.
 type EmailRecipient struct {
 	EmailRecipientID string `json:"email_recipient_id"`
 	// Object is always "email_recipient".
 	Object string `json:"object"`
 	Email  string `json:"email"`
 	Name   string `json:"name"`
-	// CreatedAt is zero where the API gives no time.
+	// CreatedAt is zero if the API gives no time.
 	CreatedAt Time `json:"created_at"`
 
 	raw
@@ -26,19 +27,18 @@ type EmailRecipient struct {
 type EmailRecipientCreateParams struct {
 	// Email is required.
 	Email string `json:"email"`
-	// Name is left out where it is empty. (assumed)
+	// Name is omitted if empty. (assumed)
 	Name string `json:"name,omitempty"`
 }
 
-// EmailRecipientListParams filters a list of email recipients. The zero value
-// lists all.
+// EmailRecipientListParams selects the recipients of a list. The zero value
+// selects all.
 type EmailRecipientListParams struct {
-	// Email lists the recipient with this address.
+	// Email selects the recipient with this address.
 	Email string
-	// Limit is the number of recipients a page, 1 to 100; 0 leaves it to the
-	// server.
+	// Limit is the page size, 1 to 100; 0 uses the server's default.
 	Limit int
-	// Cursor goes on from a page's NextCursor.
+	// Cursor resumes a list from the NextCursor of a page.
 	Cursor string
 }
 
@@ -46,14 +46,16 @@ func (p EmailRecipientListParams) query() (url.Values, error) {
 	return emailQuery(p.Email, p.Limit, p.Cursor)
 }
 
-// Create makes an email recipient.
+// Create creates an email recipient.
 //
-// It is sent once: only what certainly did not run (a refusal with 429, a
-// connection that never came about) is sent again, unless a WithMaxRetries on
-// the call itself says otherwise. An *APIError with CodeEmailRecipientExists
-// says that there is one with this address already: see FindByEmail. After an
-// error for which OutcomeUnknown reports true it may have been made; Ensure
-// settles that.
+// It is retried only if the request did not run (a 429, or a request that never
+// reached the server). [WithMaxRetries] on the call overrides that protection. If
+// [OutcomeUnknown] reports true for the error, the recipient may have been
+// created; [EmailRecipientService.Ensure] resolves that.
+//
+// It returns the errors of any call (see the package overview). An [APIError] with
+// [CodeEmailRecipientExists] means that the address already has a recipient; see
+// [EmailRecipientService.FindByEmail].
 func (s *EmailRecipientService) Create(ctx context.Context, params EmailRecipientCreateParams, opts ...CallOption) (*EmailRecipient, error) {
 	if err := validateEmail(params.Email); err != nil {
 		return nil, err
@@ -61,21 +63,28 @@ func (s *EmailRecipientService) Create(ctx context.Context, params EmailRecipien
 	return fetch[EmailRecipient](ctx, s.client, request{op: opEmailRecipientsCreate, body: params}, opts)
 }
 
-// Retrieve returns one email recipient. It is repeated after any failure that
-// may pass. (assumed: the guide names only the list)
+// Retrieve returns one email recipient. Retried after transient failures. (assumed:
+// the API's guide names only the list)
+//
+// It returns the errors of any call (see the package overview). If there is no
+// such recipient, that is an [APIError] that matches [ErrNotFound].
 func (s *EmailRecipientService) Retrieve(ctx context.Context, emailRecipientID string, opts ...CallOption) (*EmailRecipient, error) {
 	return fetch[EmailRecipient](ctx, s.client, request{op: opEmailRecipientsRetrieve, id: emailRecipientID, idField: "emailRecipientID"}, opts)
 }
 
-// List returns one page of email recipients. It is repeated after any failure
-// that may pass. A new recipient may be missing for some seconds. See
-// Page.Next for a page that is returned together with an error.
+// List returns one page of email recipients; [Page.Next] returns the page after
+// it. A new recipient may be missing from the list for some seconds. Retried after
+// transient failures.
+//
+// It returns the errors of any call (see the package overview). A page whose link
+// to the next page is broken is returned together with a [PaginationError].
 func (s *EmailRecipientService) List(ctx context.Context, params EmailRecipientListParams, opts ...CallOption) (*Page[EmailRecipient], error) {
 	return list[EmailRecipient](ctx, s.client, opEmailRecipientsList, params.query, opts)
 }
 
-// All iterates over all email recipients that params describes, page by page,
-// as AuditService.All does.
+// All iterates over all email recipients that params selects. Each page is one
+// request, retried after transient failures. Each range starts from the first
+// page. Errors and options are those of [AuditService.All].
 func (s *EmailRecipientService) All(ctx context.Context, params EmailRecipientListParams, opts ...CallOption) iter.Seq2[*EmailRecipient, error] {
 	return all[EmailRecipient](ctx, s.client, opEmailRecipientsList, params.query, opts)
 }

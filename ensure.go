@@ -13,23 +13,22 @@ import (
 	"github.com/brellium/brellium-go/internal/redact"
 )
 
-// Ensure makes sure that a user with this email exists and has been invited,
-// whatever happened before, and returns the user. A user who exists is
-// returned as is: the other params are for a new one.
+// Ensure makes sure that a user with this email exists and was invited, and
+// returns the user. It may be called again at any time: nobody is invited twice.
+// An existing user is returned unchanged; the other params apply to a new user.
 //
-// It sends what Create sends, and takes a 409 with CodeInvitationPending or
-// CodeUserExists for done: the user is then looked up by email, again and
-// again for up to 15.5 s where the list does not show it yet. After
-// CodeInviteFailed, and after an outcome that is unknown, it pauses and sends
-// again, up to 3 times in all with pauses of 2 s and 4 s. That repeat is what
-// settles an unknown outcome, for it invites nobody twice: where the first one
-// ran, the API answers it with such a 409. (A look at the list would not show
-// whether the invitation was sent.)
+// Ensure sends the request of [UserService.Create]. A 409 with
+// [CodeInvitationPending] or [CodeUserExists] means that the user exists. The user
+// is then looked up by email, for up to 15.5 s if the list does not show it yet.
+// After an unknown outcome or [CodeInviteFailed], Ensure sends the request again,
+// up to 3 times in all, with pauses of 2 s and 4 s. This is safe: if an earlier
+// request ran, the API responds with such a 409 and sends no invitation. (The list
+// would not show whether the invitation was sent.)
 //
-// The failure of the last one is returned as it is. Where OutcomeUnknown
-// reports true for it, Ensure may be called again. A user whom no list showed
-// is an error that matches both ErrNotFound and ErrConflict. The pauses end
-// with ctx, and opts apply to each request.
+// It returns the errors of any call (see the package overview), from the last
+// request. If [OutcomeUnknown] reports true for it, call Ensure again. If the list
+// never shows the user, the error matches [ErrNotFound] and [ErrConflict]. Pauses
+// end with ctx; opts apply to each request.
 func (s *UserService) Ensure(ctx context.Context, params UserCreateParams, opts ...CallOption) (*User, error) {
 	if err := validateEmail(params.Email); err != nil {
 		return nil, err
@@ -42,21 +41,21 @@ func (s *UserService) Ensure(ctx context.Context, params UserCreateParams, opts 
 	return e.run(ctx)
 }
 
-// Ensure makes sure that an email recipient with this address exists, whatever
-// happened before, and returns it. One that exists is returned as is, whatever
-// its name.
+// Ensure makes sure that an email recipient with this address exists, and returns
+// it. It may be called again at any time. An existing recipient is returned
+// unchanged, even if its name differs.
 //
-// It sends what Create sends, and takes a 409 with CodeEmailRecipientExists
-// for done: the recipient is then looked up by email, again and again for up
-// to 15.5 s where the list does not show it yet. After an outcome that is
-// unknown it pauses and sends again, up to 3 times in all with pauses of 2 s
-// and 4 s: where the first one ran, the API answers with such a 409 and makes
-// nothing.
+// Ensure sends the request of [EmailRecipientService.Create]. A 409 with
+// [CodeEmailRecipientExists] means that the recipient exists. It is then looked up
+// by email, for up to 15.5 s if the list does not show it yet. After an unknown
+// outcome, Ensure sends the request again, up to 3 times in all, with pauses of
+// 2 s and 4 s: if an earlier request ran, the API responds with such a 409 and
+// creates nothing.
 //
-// The failure of the last one is returned as it is. Where OutcomeUnknown
-// reports true for it, Ensure may be called again. A recipient whom no list
-// showed is an error that matches both ErrNotFound and ErrConflict. The pauses
-// end with ctx, and opts apply to each request.
+// It returns the errors of any call (see the package overview), from the last
+// request. If [OutcomeUnknown] reports true for it, call Ensure again. If the list
+// never shows the recipient, the error matches [ErrNotFound] and [ErrConflict].
+// Pauses end with ctx; opts apply to each request.
 func (s *EmailRecipientService) Ensure(ctx context.Context, params EmailRecipientCreateParams, opts ...CallOption) (*EmailRecipient, error) {
 	if err := validateEmail(params.Email); err != nil {
 		return nil, err
@@ -69,10 +68,14 @@ func (s *EmailRecipientService) Ensure(ctx context.Context, params EmailRecipien
 	return e.run(ctx)
 }
 
-// FindByEmail returns the email recipient with this address; the case of
-// ASCII letters does not matter, though one in the very same spelling comes
-// first. Where the list shows none the error matches ErrNotFound. It looks
-// once: a new recipient may be missing for some seconds.
+// FindByEmail returns the email recipient with this address. An exact match is
+// preferred; otherwise the case of ASCII letters is ignored. Each page of the list
+// is retried after transient failures.
+//
+// It returns the errors of any call (see the package overview), and a
+// [PaginationError] if the list cannot be read to its end. If the list has no such
+// recipient, the error matches [ErrNotFound]. The list is read once; a new
+// recipient may be missing from it for some seconds.
 func (s *EmailRecipientService) FindByEmail(ctx context.Context, email string, opts ...CallOption) (*EmailRecipient, error) {
 	if err := validateEmail(email); err != nil {
 		return nil, err
@@ -83,31 +86,30 @@ func (s *EmailRecipientService) FindByEmail(ctx context.Context, email string, o
 func recipientEmail(r *EmailRecipient) string { return r.Email }
 
 const (
-	// ensureSends is how often Ensure sends its POST at most.
+	// ensureSends is the maximum number of POSTs of one Ensure.
 	ensureSends = 3
-	// ensurePause is before the first repeat, and twice as long before the
-	// second: time for a request whose answer was lost to come to its end.
+	// ensurePause is the pause before the second POST; it doubles for the third.
+	// It gives a request whose response was lost time to finish.
 	ensurePause = 2 * time.Second
-	// listPause is before the first further look at a list that lags, and
-	// doubles each time. With listLooks it adds up to 15.5 s.
+	// listPause is the pause before the second lookup; it doubles each time.
+	// The pauses of listLooks lookups add up to 15.5 s.
 	listPause = 500 * time.Millisecond
 	listLooks = 6
 )
 
-// ensuring is what Ensure needs to know of a resource.
+// ensuring is one Ensure of either resource.
 type ensuring[T any, P resource[T]] struct {
 	client *Client
 	create request
-	done   []ErrorCode // of a 409: it is there already
+	done   []ErrorCode // codes of a 409 that mean that the item exists
 	list   *operation
 	email  string
 	of     func(*T) string
 	opts   []CallOption
 }
 
-// run sends the POST until it is known to be done. This is no retry of the
-// call below, which cannot know more than that its outcome is unknown: it goes
-// by what the API says of the effect.
+// run sends the POST until its effect is known. This is not a second retry layer:
+// a call cannot resolve an unknown outcome, but the 409 of the next one can.
 func (e *ensuring[T, P]) run(ctx context.Context) (*T, error) {
 	cfg, err := e.client.callConfig(e.opts)
 	if err != nil {
@@ -133,8 +135,8 @@ func (e *ensuring[T, P]) run(ctx context.Context) (*T, error) {
 	}
 }
 
-// worthSendingAgain reports whether a POST that failed with err is to be sent
-// once more: it may have run, or it made the user and sent no invitation.
+// worthSendingAgain reports whether to send the POST again after err: it may have
+// run, or it created the user without sending the invitation.
 func worthSendingAgain(err error) bool {
 	if _, blocked := asType[*BlockedError](err); blocked {
 		return false
@@ -146,7 +148,7 @@ func worthSendingAgain(err error) bool {
 	return OutcomeUnknown(err) || ok && answer.Code == CodeInviteFailed
 }
 
-// lookUp finds what conflict says is there, in a list that may lag behind.
+// lookUp finds the item that conflict reports, in a list that may lag behind.
 func (e *ensuring[T, P]) lookUp(ctx context.Context, attempts int, conflict *APIError) (*T, error) {
 	for looks := 1; ; looks++ {
 		found, err := findByEmail[T, P](ctx, e.client, e.list, e.email, e.of, e.opts)
@@ -164,8 +166,8 @@ func (e *ensuring[T, P]) lookUp(ctx context.Context, attempts int, conflict *API
 	}
 }
 
-// findByEmail looks through the list for email. The filter may be no more than
-// a hint to the server: what counts is what the items say.
+// findByEmail searches the list for email. It compares the items' own addresses,
+// since the server may ignore the filter.
 func findByEmail[T any, P resource[T]](ctx context.Context, c *Client, op *operation, email string, of func(*T) string, opts []CallOption) (*T, error) {
 	query := func() (url.Values, error) { return url.Values{"email": {email}}, nil }
 	l, cursor, err := newLister[T, P](c, op, query, opts, false)
@@ -196,11 +198,11 @@ func findByEmail[T any, P resource[T]](ctx context.Context, c *Client, op *opera
 	}
 }
 
-// notFoundError says that a list does not have what was looked for. It matches
-// ErrNotFound, and is no APIError since the API has not said so.
+// notFoundError means that a list does not have the item. It matches
+// [ErrNotFound]. It is not an [APIError], since the API returned no 404.
 type notFoundError struct {
 	op       *operation
-	conflict *APIError // says that it is there all the same, or nil
+	conflict *APIError // the 409 that says that the item exists, or nil
 }
 
 func (e *notFoundError) Error() string {
@@ -231,8 +233,8 @@ func emailQuery(email string, limit int, cursor string) (url.Values, error) {
 	return q, setPage(q, limit, cursor)
 }
 
-// validateEmail refuses what is certainly no email address. Whether it is one
-// only the API can tell.
+// validateEmail rejects what cannot be an email address. The API validates the
+// rest.
 func validateEmail(email string) error {
 	reason := ""
 	at := strings.LastIndexByte(email, '@')
@@ -251,8 +253,8 @@ func validateEmail(email string) error {
 	return &ValidationError{Field: "Email", Reason: reason}
 }
 
-// equalFoldASCII compares without regard to the case of ASCII letters alone:
-// to take other letters for the same would take one person for another.
+// equalFoldASCII ignores the case of ASCII letters only. Folding other letters
+// could confuse two people.
 func equalFoldASCII(a, b string) bool {
 	if len(a) != len(b) {
 		return false

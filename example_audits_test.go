@@ -6,12 +6,56 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// The examples run against the emulator; with NewClient they are the same.
+func ExampleAuditService_Retrieve() {
+	client, err := brelliumtest.New().Client() // brellium.NewClient() for the real API
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+
+	audit, err := client.Audits.Retrieve(ctx, brelliumtest.SampleAuditID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(audit.Status, audit.Flags)
+	if audit.Score != nil { // nil if the audit has no score yet
+		fmt.Println(*audit.Score)
+	}
+
+	_, err = client.Audits.Retrieve(ctx, "no-such-audit")
+	fmt.Println(errors.Is(err, brellium.ErrNotFound))
+	// Output:
+	// complete [Failed Missing Signature]
+	// 89
+	// true
+}
+
+// List returns one page. For all pages, use All.
+func ExampleAuditService_List() {
+	emulator := brelliumtest.New()
+	emulator.SeedAudits(24)
+	client, err := emulator.Client()
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	page, err := client.Audits.List(context.Background(), brellium.AuditListParams{Limit: 10})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(page.Data), page.HasMore)
+	// Output: 10 true
+}
+
+// All iterates over every page. WithPrefetch fetches the next one in the
+// background.
 func ExampleAuditService_All() {
 	emulator := brelliumtest.New()
 	emulator.SeedAudits(250)
@@ -19,23 +63,22 @@ func ExampleAuditService_All() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx := context.Background()
 
-	failed := 0
+	complete := 0
 	params := brellium.AuditListParams{Flags: []string{"Failed"}, Limit: 100}
-	for audit, err := range client.Audits.All(ctx, params, brellium.WithPrefetch()) {
+	for audit, err := range client.Audits.All(context.Background(), params, brellium.WithPrefetch()) {
 		if err != nil {
 			log.Fatal(err)
 		}
 		if audit.Status == brellium.AuditStatusComplete {
-			failed++
+			complete++
 		}
 	}
-	fmt.Println(failed > 0)
+	fmt.Println(complete > 0)
 	// Output: true
 }
 
-// A walk that failed in the middle goes on where it stopped.
+// After an error in the middle, resume from the cursor of the PaginationError.
 func ExampleAuditService_All_resume() {
 	emulator := brelliumtest.New()
 	emulator.SeedAudits(49)
@@ -47,7 +90,7 @@ func ExampleAuditService_All_resume() {
 	ctx := context.Background()
 
 	params := brellium.AuditListParams{Limit: 10}
-	for walk := 1; ; walk++ {
+	for run := 1; ; run++ {
 		n := 0
 		var stopped *brellium.PaginationError
 		for _, err := range client.Audits.All(ctx, params) {
@@ -60,14 +103,14 @@ func ExampleAuditService_All_resume() {
 			}
 			n++
 		}
-		fmt.Printf("walk %d: %d audits\n", walk, n)
+		fmt.Printf("run %d: %d audits\n", run, n)
 		if stopped == nil {
 			break
 		}
 	}
 	// Output:
-	// walk 1: 20 audits
-	// walk 2: 30 audits
+	// run 1: 20 audits
+	// run 2: 30 audits
 }
 
 func ExampleCollect() {
@@ -86,7 +129,7 @@ func ExampleCollect() {
 	// Output: 25
 }
 
-// Page by page, by hand.
+// Read a list page by page.
 func ExamplePage_Next() {
 	emulator := brelliumtest.New()
 	emulator.SeedAudits(24)
@@ -109,31 +152,88 @@ func ExamplePage_Next() {
 	// 5 false
 }
 
+// An empty slice clears the flags. Nil leaves them unchanged.
 func ExampleAuditService_Update() {
 	client, err := brelliumtest.New().Client()
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx := context.Background()
 
-	audit, err := client.Audits.Update(ctx, brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: []string{"Needs Review"}})
-	if err != nil {
-		log.Fatal(err)
+	for _, flags := range [][]string{{"Needs Review"}, nil, {}} {
+		audit, err := client.Audits.Update(context.Background(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: flags})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(audit.Flags)
 	}
-	fmt.Println(audit.Flags)
-
-	// An empty slice clears the flags; nil would leave them as they are.
-	audit, err = client.Audits.Update(ctx, brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: []string{}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(len(audit.Flags))
 	// Output:
 	// [Needs Review]
-	// 0
+	// [Needs Review]
+	// []
 }
 
-// What the server has added since this version is in RawJSON.
+// One request for many audits.
+func ExampleAuditService_BatchUpdate() {
+	emulator := brelliumtest.New()
+	emulator.SeedAudits(2)
+	client, err := emulator.Client()
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	result, err := client.Audits.BatchUpdate(context.Background(), brellium.AuditBatchUpdateParams{
+		AuditIDs: emulator.AuditIDs(),
+		Flags:    []string{"Needs Review"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(result.UpdatedAuditIDs))
+	// Output: 3
+}
+
+// Follow returns the audits that were updated since a checkpoint. Save the
+// checkpoint after processing each batch. Without CatchUp it then waits for more.
+func ExampleAuditService_Follow() {
+	client, err := brelliumtest.New().Client()
+	if err != nil {
+		log.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "follow")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "checkpoint.json")
+
+	var checkpoint brellium.FollowCheckpoint // the zero value reads all audits
+	if data, err := os.ReadFile(file); err == nil {
+		if err := json.Unmarshal(data, &checkpoint); err != nil {
+			log.Fatal(err)
+		}
+	}
+	for batch, err := range client.Audits.Follow(context.Background(), checkpoint, brellium.FollowOptions{CatchUp: true}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, audit := range batch.Audits {
+			fmt.Println(audit.AuditID, audit.Flags)
+		}
+		data, err := json.Marshal(batch.Checkpoint)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := os.WriteFile(file+".new", data, 0o600); err != nil {
+			log.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil { // a crash leaves the old file or the new one
+			log.Fatal(err)
+		}
+	}
+	// Output: a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d [Failed Missing Signature]
+}
+
+// RawJSON has the fields that this version does not know.
 func ExampleAudit_rawJSON() {
 	emulator := brelliumtest.New()
 	emulator.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Respond(200, "application/json",
@@ -155,21 +255,4 @@ func ExampleAudit_rawJSON() {
 	}
 	fmt.Println(audit.Status, added.ReviewerNote)
 	// Output: complete looks fine
-}
-
-func ExampleClient_Do() {
-	client, err := brelliumtest.New().Client()
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	var audit struct {
-		Status string `json:"status"`
-	}
-	err = client.Do(context.Background(), "GET", "/v2/audits/"+brelliumtest.SampleAuditID, nil, &audit)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(audit.Status)
-	// Output: complete
 }

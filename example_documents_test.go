@@ -2,7 +2,6 @@ package brellium_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -13,22 +12,36 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// Upload creates the documents and brings their files to storage. Calling it
-// again with the same files, after a crash say, sends only what is missing.
+// Upload creates the documents and sends their files to storage. Calling it again
+// with the same files, for example after a crash, sends only what is missing.
 func ExampleDocumentService_Upload() {
-	ctx := context.Background()
 	client, err := brelliumtest.New().Client() // brellium.NewClient() for the real API
 	if err != nil {
 		log.Fatal(err)
 	}
-	files := []brellium.UploadFile{
-		brellium.FileFromBytes("note-1.txt", []byte("The first session note.")),
-		brellium.FileFromBytes("note-2.txt", []byte("The second session note.")),
+	dir, err := os.MkdirTemp("", "notes")
+	if err != nil {
+		log.Fatal(err)
 	}
-	for range 2 {
-		results, err := client.Documents.Upload(ctx, files, brellium.UploadOptions{})
+	defer os.RemoveAll(dir)
+
+	var files []brellium.UploadFile
+	for _, name := range []string{"note-1.txt", "note-2.txt"} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("The text of "+name), 0o600); err != nil {
+			log.Fatal(err)
+		}
+		file, err := brellium.FileFromPath(path)
 		if err != nil {
-			log.Print(err) // those that failed; the others have arrived
+			log.Fatal(err)
+		}
+		files = append(files, file)
+	}
+
+	for range 2 {
+		results, err := client.Documents.Upload(context.Background(), files, brellium.UploadOptions{})
+		if err != nil {
+			log.Print(err) // the files that failed; the others were uploaded
 		}
 		for i, r := range results {
 			fmt.Println(files[i].Filename, r.Status)
@@ -41,18 +54,39 @@ func ExampleDocumentService_Upload() {
 	// note-2.txt already there
 }
 
-// Each file that has failed has an *UploadError.
+// OnProgress is called with the progress of an upload.
+func ExampleUploadOptions() {
+	client, err := brelliumtest.New().Client()
+	if err != nil {
+		log.Fatal(err)
+	}
+	var last brellium.UploadProgress
+	_, err = client.Documents.Upload(context.Background(), []brellium.UploadFile{
+		brellium.FileFromBytes("note-1.txt", []byte("The first session note.")),
+		brellium.FileFromBytes("note-2.txt", []byte("The second session note.")),
+	}, brellium.UploadOptions{
+		Concurrency: 2,
+		OnProgress:  func(p brellium.UploadProgress) { last = p },
+	})
+	fmt.Println(err)
+	fmt.Printf("%d of %d files, %d of %d bytes\n", last.FilesDone, last.Files, last.BytesDone, last.Bytes)
+	// Output:
+	// <nil>
+	// 2 of 2 files, 47 of 47 bytes
+}
+
+// Each failed file has an UploadError.
 func ExampleUploadError() {
-	ctx := context.Background()
 	emulator := brelliumtest.New()
 	emulator.Inject(brelliumtest.OpDocumentPut, brelliumtest.Status(403, "SignatureDoesNotMatch"))
 	client, err := emulator.Client()
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	file := brellium.FileFromBytes("note.txt", []byte("A session note."))
 	file.ExternalID = "visit-17"
-	_, err = client.Documents.Upload(ctx, []brellium.UploadFile{file}, brellium.UploadOptions{})
+	_, err = client.Documents.Upload(context.Background(), []brellium.UploadFile{file}, brellium.UploadOptions{})
 	var failed *brellium.UploadError
 	if errors.As(err, &failed) {
 		fmt.Println(failed.ExternalID, failed.StatusCode, failed.Code, failed.Expired)
@@ -60,13 +94,15 @@ func ExampleUploadError() {
 	// Output: visit-17 403 SignatureDoesNotMatch false
 }
 
-// Create leaves the sending of the files to you.
+// Create returns an upload URL for each file. Put sends the file to it. Upload
+// does both.
 func ExampleDocumentService_Create() {
-	ctx := context.Background()
 	client, err := brelliumtest.New().Client()
 	if err != nil {
 		log.Fatal(err)
 	}
+	ctx := context.Background()
+
 	batch, err := client.Documents.Create(ctx, brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{
 		{Filename: "note.txt", ExternalID: "visit-17", DocType: "session note"},
 	}})
@@ -74,7 +110,8 @@ func ExampleDocumentService_Create() {
 		log.Fatal(err)
 	}
 	document := batch.Documents[0]
-	fmt.Println(document.ExternalID, document.Status, document.UploadURL)
+	fmt.Println(document.ExternalID, document.Status, document.UploadURL) // the URL hides its value
+
 	err = client.Documents.Put(ctx, document.UploadURL, brellium.FileFromBytes("note.txt", []byte("A session note.")))
 	fmt.Println(err)
 	// Output:
@@ -82,21 +119,54 @@ func ExampleDocumentService_Create() {
 	// <nil>
 }
 
+// An upload URL expires. If the document has an external id, Create returns a new
+// one.
+func ExampleDocumentService_Put() {
+	emulator := brelliumtest.New()
+	client, err := emulator.Client()
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	params := brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "note.txt", ExternalID: "visit-17"}}}
+	file := brellium.FileFromBytes("note.txt", []byte("A session note."))
+
+	for range 2 {
+		batch, err := client.Documents.Create(ctx, params)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if emulator.Count(brelliumtest.OpDocumentPut) == 0 {
+			emulator.ExpireUploadURLs()
+		}
+		err = client.Documents.Put(ctx, batch.Documents[0].UploadURL, file)
+		var failed *brellium.UploadError
+		fmt.Println("expired:", errors.As(err, &failed) && failed.Expired)
+	}
+	// Output:
+	// expired: true
+	// expired: false
+}
+
 // WaitForAudit waits until the audit of one document exists.
 func ExampleDocumentService_WaitForAudit() {
-	ctx := context.Background()
 	client, err := brelliumtest.New(brelliumtest.WithAuditDelay(0)).Client()
 	if err != nil {
 		log.Fatal(err)
 	}
-	results, err := client.Documents.Upload(ctx, []brellium.UploadFile{brellium.FileFromBytes("note.txt", []byte("A session note."))}, brellium.UploadOptions{})
+	ctx := context.Background()
+	files := []brellium.UploadFile{brellium.FileFromBytes("note.txt", []byte("A session note."))}
+	results, err := client.Documents.Upload(ctx, files, brellium.UploadOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	audit, err := client.Documents.WaitForAudit(ctx, results[0].DocumentID)
 	switch {
 	case errors.Is(err, brellium.ErrDocumentFailed):
 		fmt.Println("the document could not be processed")
+	case errors.Is(err, brellium.ErrNoAudit):
+		fmt.Println("the document needs no audit")
 	case err != nil:
 		log.Fatal(err)
 	default:
@@ -105,41 +175,11 @@ func ExampleDocumentService_WaitForAudit() {
 	// Output: complete
 }
 
-// Follow hands over what has changed since the last time. The checkpoint is
-// saved once a batch has been dealt with.
-func ExampleAuditService_Follow() {
-	ctx := context.Background()
-	client, err := brelliumtest.New().Client()
-	if err != nil {
-		log.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "follow")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "checkpoint.json")
-
-	var checkpoint brellium.FollowCheckpoint
-	if data, err := os.ReadFile(file); err == nil {
-		if err := json.Unmarshal(data, &checkpoint); err != nil {
-			log.Fatal(err)
-		}
-	}
-	for batch, err := range client.Audits.Follow(ctx, checkpoint, brellium.FollowOptions{CatchUp: true}) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		for _, audit := range batch.Audits {
-			fmt.Println(audit.AuditID, audit.Flags)
-		}
-		data, err := json.Marshal(batch.Checkpoint)
-		if err != nil {
-			log.Fatal(err)
-		}
-		if err := os.WriteFile(file, data, 0o600); err != nil { // a new file and a rename, where a crash must not spoil it
-			log.Fatal(err)
-		}
-	}
-	// Output: a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d [Failed Missing Signature]
+// The fields beside the content may be set afterwards.
+func ExampleFileFromBytes() {
+	file := brellium.FileFromBytes("note.txt", []byte("A session note."))
+	file.ExternalID = "visit-17"
+	file.DocType = "session note"
+	fmt.Println(file.Filename, file.Size)
+	// Output: note.txt 15
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// Create sends the invitation once and says what stood in its way.
+// Create sends the invitation once. Its error codes say why there was none.
 func ExampleUserService_Create() {
-	client, err := brelliumtest.New().Client()
+	client, err := brelliumtest.New().Client() // brellium.NewClient() for the real API
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func ExampleUserService_Create() {
 		case errors.As(err, &apiErr) && apiErr.Code == brellium.CodeInvitationPending:
 			fmt.Println("invited before")
 		case brellium.OutcomeUnknown(err):
-			log.Fatal("may have been invited: Ensure settles that")
+			log.Fatal("may have been invited; Ensure resolves that")
 		default:
 			log.Fatal(err)
 		}
@@ -38,8 +38,8 @@ func ExampleUserService_Create() {
 	// invited before
 }
 
-// Ensure may be called whatever happened before: there is one user and one
-// invitation in the end.
+// Ensure may be called any number of times. The user is invited once, even if a
+// response is lost.
 func ExampleUserService_Ensure() {
 	emulator := brelliumtest.New()
 	client, err := emulator.Client()
@@ -60,9 +60,10 @@ func ExampleUserService_Ensure() {
 	// casey@example.test 1
 }
 
+// A user who does not exist is an error, unless a retry finds that an earlier
+// attempt has removed them.
 func ExampleUserService_Delete() {
-	emulator := brelliumtest.New()
-	client, err := emulator.Client()
+	client, err := brelliumtest.New().Client()
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -72,13 +73,61 @@ func ExampleUserService_Delete() {
 		log.Fatal(err)
 	}
 
-	if err := client.Users.Delete(ctx, user.UserID); err != nil && !errors.Is(err, brellium.ErrNotFound) {
-		log.Fatal(err)
-	}
-	fmt.Println(len(emulator.Users()))
-	// Output: 0
+	fmt.Println(client.Users.Delete(ctx, user.UserID))
+	fmt.Println(errors.Is(client.Users.Delete(ctx, user.UserID), brellium.ErrNotFound))
+	// Output:
+	// <nil>
+	// true
 }
 
+func ExampleUserService_All() {
+	client, err := brelliumtest.New().Client()
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	for _, email := range []string{"casey@example.test", "robin@example.test"} {
+		if _, err := client.Users.Create(ctx, brellium.UserCreateParams{Email: email}); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	for user, err := range client.Users.All(ctx, brellium.UserListParams{}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(user.Email)
+	}
+	// Output:
+	// casey@example.test
+	// robin@example.test
+}
+
+func ExampleEmailRecipientService_Create() {
+	client, err := brelliumtest.New().Client()
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	params := brellium.EmailRecipientCreateParams{Email: "casey@example.test", Name: "Casey"}
+	for range 2 {
+		recipient, err := client.EmailRecipients.Create(context.Background(), params)
+		var apiErr *brellium.APIError
+		switch {
+		case err == nil:
+			fmt.Println("created", recipient.Name)
+		case errors.As(err, &apiErr) && apiErr.Code == brellium.CodeEmailRecipientExists:
+			fmt.Println("exists")
+		default:
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// created Casey
+	// exists
+}
+
+// FindByEmail ignores the case of ASCII letters.
 func ExampleEmailRecipientService_FindByEmail() {
 	client, err := brelliumtest.New().Client()
 	if err != nil {
@@ -89,7 +138,7 @@ func ExampleEmailRecipientService_FindByEmail() {
 	_, err = client.EmailRecipients.FindByEmail(ctx, "casey@example.test")
 	fmt.Println(errors.Is(err, brellium.ErrNotFound))
 
-	if _, err = client.EmailRecipients.Ensure(ctx, brellium.EmailRecipientCreateParams{Email: "casey@example.test"}); err != nil {
+	if _, err := client.EmailRecipients.Create(ctx, brellium.EmailRecipientCreateParams{Email: "casey@example.test"}); err != nil {
 		log.Fatal(err)
 	}
 	found, err := client.EmailRecipients.FindByEmail(ctx, "Casey@Example.test")
@@ -100,4 +149,24 @@ func ExampleEmailRecipientService_FindByEmail() {
 	// Output:
 	// true
 	// casey@example.test
+}
+
+// Ensure may be called any number of times. It creates one recipient.
+func ExampleEmailRecipientService_Ensure() {
+	emulator := brelliumtest.New()
+	client, err := emulator.Client()
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for range 2 {
+		recipient, err := client.EmailRecipients.Ensure(context.Background(), brellium.EmailRecipientCreateParams{Email: "casey@example.test"})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(recipient.Email, len(emulator.EmailRecipients()))
+	}
+	// Output:
+	// casey@example.test 1
+	// casey@example.test 1
 }

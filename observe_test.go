@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -560,41 +559,4 @@ func BenchmarkTelemetry(b *testing.B) {
 			}
 		})
 	}
-}
-
-func ExampleWithLogger() {
-	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
-		Level: slog.LevelInfo, // slog.LevelDebug adds a record for each attempt and wait
-		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey || a.Key == "request_id" || a.Key == "duration" || a.Key == "remaining" {
-				return slog.Attr{} // to keep the example's output the same
-			}
-			return a
-		},
-	}))
-	emulator := brelliumtest.New()
-	client, err := emulator.Client(brellium.WithLogger(logger))
-	if err != nil {
-		panic(err)
-	}
-	emulator.Inject(brelliumtest.OpAuditUpdate, brelliumtest.Status(422, "INVALID_FLAG").WithMessage("no flag Jane Doe"))
-	_, _ = client.Audits.Update(context.Background(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: []string{"Jane Doe"}})
-	// Output:
-	// level=WARN msg="brellium call end" operation=audits.update method=PATCH path=/v2/audits/{audit_id} attempts=1 status=422 code=INVALID_FLAG verdict=rejected reason="status 422"
-}
-
-func ExampleWithObserver() {
-	observer := brellium.ObserverFunc(func(ctx context.Context, e brellium.Event) context.Context {
-		if e.Kind == brellium.EventCallEnd && e.Operation == "audits.retrieve" {
-			fmt.Println(e.Method, e.PathTemplate, e.StatusCode) // count it in your own metrics
-		}
-		return ctx
-	})
-	client, err := brelliumtest.New().Client(brellium.WithObserver(observer))
-	if err != nil {
-		panic(err)
-	}
-	_, _ = client.Audits.Retrieve(context.Background(), brelliumtest.SampleAuditID)
-	// Output:
-	// GET /v2/audits/{audit_id} 200
 }

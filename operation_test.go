@@ -146,7 +146,7 @@ func TestTheGuidesTableIsTheOperationTable(t *testing.T) {
 // operationTable renders the operation table for README.md.
 func operationTable() string {
 	var b strings.Builder
-	b.WriteString("| operation | method and path | repeated after a 5xx or a lost answer |\n|---|---|---|\n")
+	b.WriteString("| operation | method and path | retried after a 5xx or a lost response |\n|---|---|---|\n")
 	for _, op := range brellium.OperationRows() {
 		b.WriteString("| `" + op.Name + "` | `" + op.Method + " " + op.Path + "` | " + op.Repeat + " |\n")
 	}
@@ -161,13 +161,13 @@ var outcomeTable = func() string {
 		verdict     brellium.Verdict
 		what, again string
 	}{
-		{brellium.VerdictDone, "a 2xx, its body read whole", "–"},
-		{brellium.VerdictNeverSent, "the dial, the lookup or the TLS handshake failed, or the connection died before a byte was written", "every operation"},
-		{brellium.VerdictNotSendable, "a certificate that does not verify, a host that does not exist, a transport that refuses to send", "never"},
-		{brellium.VerdictThrottled, "429: rate limited, nothing ran", "every operation"},
-		{brellium.VerdictUnauthorized, "401: nothing ran", "every operation, once, with a new token"},
-		{brellium.VerdictUnknown, "5xx, 408, a reset, a cut-off answer, a timeout after bytes were written: it may have run", "only where a retry does no harm"},
-		{brellium.VerdictRejected, "any other 4xx, a 3xx", "never"},
+		{brellium.VerdictDone, "2xx, and the whole body was read", "–"},
+		{brellium.VerdictNeverSent, "the DNS lookup, the dial or the TLS handshake failed, or the connection was lost before a byte was written", "every operation"},
+		{brellium.VerdictNotSendable, "a certificate that does not verify, a host that does not exist, or a transport that returned `ErrDoNotSend`", "never"},
+		{brellium.VerdictThrottled, "429: rate limited, the request did not run", "every operation"},
+		{brellium.VerdictUnauthorized, "401: the request did not run", "every operation, once, with a new token"},
+		{brellium.VerdictUnknown, "5xx, 408, a lost connection, a truncated response, or a timeout after bytes were written: the request may have run", "only if a retry does no harm"},
+		{brellium.VerdictRejected, "any other 4xx, or a 3xx", "never"},
 		{brellium.VerdictBlocked, "a 403 without JSON", "never; the client sends one request at a time, then stops for a while"},
 		{brellium.VerdictCanceled, "your context ended", "never"},
 	} {

@@ -12,29 +12,30 @@ import (
 	"github.com/brellium/brellium-go/internal/jsonscan"
 )
 
-// Page is one page of a list. A page may be empty though more follow.
+// Page is one page of a list. A page may be empty although more follow.
 type Page[T any] struct {
 	// Data are the page's items in the server's order.
 	Data []T
-	// HasMore is true where another page follows.
+	// HasMore is true if another page follows.
 	HasMore bool
-	// NextCursor names the next page; give it as the list's Cursor to go on
-	// from here later. It is empty on the last page.
+	// NextCursor names the next page. Set it as the Cursor of the list's params to
+	// resume from here later. It is empty on the last page.
 	NextCursor string
 
 	raw
 	next func(ctx context.Context, into *Response) (*Page[T], error)
-	into *Response // of Next
+	into *Response // filled by Next
 }
 
-// Next fetches the page after p with the filters and options of the list. On
-// the last page it returns ErrNoMorePages. A page that cannot be fetched is a
-// *PaginationError whose Cursor is p's NextCursor; Next may then be called
-// again. It may be called by several goroutines.
+// Next fetches the page after p with the filters and options of the list. Retried
+// after transient failures, as the list is. It may be called concurrently.
 //
-// A page whose own link cannot be followed (it names a cursor of an earlier
-// page, or promises another page without naming it) is returned together with
-// a *PaginationError, so that its items are not lost.
+// On the last page it returns [ErrNoMorePages]. If the next page cannot be
+// fetched, the error is a [PaginationError] that wraps the cause; its Cursor is
+// p.NextCursor, and Next may be called again. If a page's link to the page after
+// it is broken (it repeats an earlier cursor, or HasMore is true without a
+// cursor), that page is returned together with a [PaginationError], so that its
+// items are not lost.
 func (p *Page[T]) Next(ctx context.Context) (*Page[T], error) {
 	if p.next == nil {
 		return nil, ErrNoMorePages
@@ -51,7 +52,7 @@ type lister[T any, P resource[T]] struct {
 	seen   cursors
 }
 
-// newLister returns a lister and the cursor to begin with.
+// newLister returns a lister and the cursor of the first page.
 func newLister[T any, P resource[T]](c *Client, op *operation, query func() (url.Values, error), opts []CallOption, all bool) (*lister[T, P], string, error) {
 	q, err := query()
 	if err != nil {
@@ -68,7 +69,7 @@ func newLister[T any, P resource[T]](c *Client, op *operation, query func() (url
 	return l, cursor, nil
 }
 
-// list fetches the first page of op that query describes.
+// list fetches the first page of the list that query selects.
 func list[T any, P resource[T]](ctx context.Context, c *Client, op *operation, query func() (url.Values, error), opts []CallOption) (*Page[T], error) {
 	l, cursor, err := newLister[T, P](c, op, query, opts, false)
 	if err != nil {
@@ -77,7 +78,7 @@ func list[T any, P resource[T]](ctx context.Context, c *Client, op *operation, q
 	return l.page(ctx, 0, cursor, l.cfg.response)
 }
 
-// page fetches the page that cursor names, the number-th after the first.
+// page fetches the page at cursor. Its number counts from 0.
 func (l *lister[T, P]) page(ctx context.Context, number int, cursor string, into *Response) (*Page[T], error) {
 	r := request{op: l.op, query: l.query}
 	if cursor != "" {
@@ -117,12 +118,12 @@ func (l *lister[T, P]) page(ctx context.Context, number int, cursor string, into
 	return p, bad
 }
 
-// cursors remembers the cursors of one list by their hashes, so that a list
-// that circles ends at the first repeat however long it is.
+// cursors records the cursors of one list by their hashes, so that a list whose
+// cursors form a cycle ends at the first repeated one.
 type cursors struct {
 	mu   sync.Mutex
 	seed maphash.Seed
-	page map[uint64]int // the number of the page that a cursor leads to
+	page map[uint64]int // the page number that a cursor leads to
 }
 
 func (c *cursors) init(first string) {
@@ -132,8 +133,8 @@ func (c *cursors) init(first string) {
 	}
 }
 
-// add reports whether cursor may lead to the page of that number, which it
-// may not where it leads to another one. (A page may be fetched twice.)
+// add reports whether cursor may lead to page number. It may not if it already
+// leads to another page. (A page may be fetched twice.)
 func (c *cursors) add(cursor string, number int) bool {
 	h := maphash.String(c.seed, cursor)
 	c.mu.Lock()
@@ -154,7 +155,7 @@ func all[T any, P resource[T]](ctx context.Context, c *Client, op *operation, qu
 			return
 		}
 		var ahead *prefetched[T]
-		defer func() { // also when the loop's body breaks out or panics
+		defer func() { // also if the loop's body breaks out or panics
 			if ahead != nil {
 				ahead.stop()
 			}
@@ -187,9 +188,9 @@ func all[T any, P resource[T]](ctx context.Context, c *Client, op *operation, qu
 	}
 }
 
-// Collect reads what an All method returns to its end, or to its first error,
-// which it returns together with the items before it. It holds all of them in
-// memory: range over a long list instead.
+// Collect reads all items of an All method into a slice. At the first error, which
+// is one of those of [AuditService.All], it returns the items before it and the
+// error. All items stay in memory; range over a long list instead.
 func Collect[T any](all iter.Seq2[*T, error]) ([]*T, error) {
 	var items []*T
 	for item, err := range all {
@@ -201,8 +202,8 @@ func Collect[T any](all iter.Seq2[*T, error]) ([]*T, error) {
 	return items, nil
 }
 
-// detached copies an item out of its page, so that a caller who keeps a few
-// items does not keep all their pages in memory.
+// detached copies an item out of its page, so that keeping the item does not keep
+// the whole page in memory.
 func detached[T any, P resource[T]](item *T) *T {
 	own := &struct {
 		item T
@@ -212,7 +213,7 @@ func detached[T any, P resource[T]](item *T) *T {
 	return &own.item
 }
 
-// prefetched is a page that is fetched while the one before it is read. Its
+// prefetched is a page that is fetched while the page before it is processed. Its
 // goroutine has ended when take or stop returns.
 type prefetched[T any] struct {
 	cancel   context.CancelFunc
@@ -220,7 +221,7 @@ type prefetched[T any] struct {
 	page     *Page[T]
 	err      error
 	response Response
-	panicked any // a panic belongs to the caller's goroutine
+	panicked any // re-raised by take in the caller's goroutine
 }
 
 func prefetch[T any](ctx context.Context, p *Page[T]) *prefetched[T] {
@@ -230,7 +231,7 @@ func prefetch[T any](ctx context.Context, p *Page[T]) *prefetched[T] {
 		defer close(a.done)
 		defer func() { a.panicked = recover() }()
 		var into *Response
-		if p.into != nil { // the caller may be reading its own
+		if p.into != nil { // not the caller's Response, which it may be reading
 			into = &a.response
 		}
 		a.page, a.err = p.next(ctx, into)
@@ -251,7 +252,7 @@ func (a *prefetched[T]) take(into *Response) (*Page[T], error) {
 	return a.page, a.err
 }
 
-// stop gives the page up and waits until nothing is under way.
+// stop cancels the fetch and waits for it to end.
 func (a *prefetched[T]) stop() {
 	a.cancel()
 	<-a.done

@@ -6,7 +6,7 @@ import (
 	"net/url"
 )
 
-// UserService invites and removes users.
+// UserService invites and removes users. Use it as Client.Users.
 type UserService struct{ client *Client }
 
 // User is a user of the organization. Its fields are carried over from v1.
@@ -16,10 +16,10 @@ type User struct {
 	Object string `json:"object"`
 	Email  string `json:"email"`
 	Name   string `json:"name"`
-	// CreatedAt and UpdatedAt are zero where the API gives no time.
+	// CreatedAt and UpdatedAt are zero if the API gives no time.
 	CreatedAt Time `json:"created_at"`
 	UpdatedAt Time `json:"updated_at"`
-	// Metadata and Attributes are free-form; their numbers are json.Number.
+	// Metadata and Attributes are free-form. Their numbers are json.Number.
 	Metadata   Metadata `json:"metadata"`
 	Attributes Metadata `json:"attributes"`
 
@@ -28,38 +28,39 @@ type User struct {
 
 // UserCreateParams describes the user to invite.
 type UserCreateParams struct {
-	// Email is the address that the invitation goes to. It is required.
+	// Email is the address that the invitation is sent to. Required.
 	Email string `json:"email"`
-	// Name is left out where it is empty.
+	// Name is omitted if empty.
 	Name string `json:"name,omitempty"`
-	// Metadata is left out where it is nil; an empty map is sent as {}.
+	// Metadata is omitted if nil; an empty map is sent as {}.
 	Metadata map[string]any `json:"metadata,omitzero"`
-	// Attributes is left out where it is nil; an empty map is sent as {}.
+	// Attributes is omitted if nil; an empty map is sent as {}.
 	Attributes map[string]any `json:"attributes,omitzero"`
 }
 
-// UserListParams filters a list of users. The zero value lists all.
+// UserListParams selects the users of a list. The zero value selects all.
 type UserListParams struct {
-	// Email lists the user with this address. (assumed)
+	// Email selects the user with this address. (assumed)
 	Email string
-	// Limit is the number of users a page, 1 to 100; 0 leaves it to the server.
+	// Limit is the page size, 1 to 100; 0 uses the server's default.
 	Limit int
-	// Cursor goes on from a page's NextCursor.
+	// Cursor resumes a list from the NextCursor of a page.
 	Cursor string
 }
 
 func (p UserListParams) query() (url.Values, error) { return emailQuery(p.Email, p.Limit, p.Cursor) }
 
-// Create makes a user and sends the invitation.
+// Create creates a user and sends the invitation.
 //
-// It is sent once: only what certainly did not run (a refusal with 429, a
-// connection that never came about) is sent again, unless a WithMaxRetries on
-// the call itself says otherwise. An *APIError with CodeInvitationPending or
-// CodeUserExists says that there is such a user already. One with
-// CodeInviteFailed says that the user was kept but not invited: calling again
-// does no harm and sends the invitation. After an error for which
-// OutcomeUnknown reports true the user may have been invited; Ensure settles
-// that.
+// It is retried only if the request did not run (a 429, or a request that never
+// reached the server), so that nobody is invited twice. [WithMaxRetries] on the
+// call overrides that protection. If [OutcomeUnknown] reports true for the error,
+// the user may have been invited; [UserService.Ensure] resolves that.
+//
+// It returns the errors of any call (see the package overview). An [APIError] with
+// [CodeInvitationPending] or [CodeUserExists] means that the user already exists.
+// With [CodeInviteFailed] the user was created but not invited; calling Create
+// again sends the invitation.
 func (s *UserService) Create(ctx context.Context, params UserCreateParams, opts ...CallOption) (*User, error) {
 	if err := validateEmail(params.Email); err != nil {
 		return nil, err
@@ -67,27 +68,37 @@ func (s *UserService) Create(ctx context.Context, params UserCreateParams, opts 
 	return fetch[User](ctx, s.client, request{op: opUsersCreate, body: params}, opts)
 }
 
-// Retrieve returns one user. It is repeated after any failure that may pass.
+// Retrieve returns one user. Retried after transient failures.
+//
+// It returns the errors of any call (see the package overview). If there is no
+// such user, that is an [APIError] that matches [ErrNotFound].
 func (s *UserService) Retrieve(ctx context.Context, userID string, opts ...CallOption) (*User, error) {
 	return fetch[User](ctx, s.client, request{op: opUsersRetrieve, id: userID, idField: "userID"}, opts)
 }
 
-// List returns one page of users. It is repeated after any failure that may
-// pass. A new user may be missing for some seconds. See Page.Next for a page
-// that is returned together with an error.
+// List returns one page of users; [Page.Next] returns the page after it. A new
+// user may be missing from the list for some seconds. Retried after transient
+// failures.
+//
+// It returns the errors of any call (see the package overview). A page whose link
+// to the next page is broken is returned together with a [PaginationError].
 func (s *UserService) List(ctx context.Context, params UserListParams, opts ...CallOption) (*Page[User], error) {
 	return list[User](ctx, s.client, opUsersList, params.query, opts)
 }
 
-// All iterates over all users that params describes, page by page, as
-// AuditService.All does.
+// All iterates over all users that params selects. Each page is one request,
+// retried after transient failures. Each range starts from the first page. Errors
+// and options are those of [AuditService.All].
 func (s *UserService) All(ctx context.Context, params UserListParams, opts ...CallOption) iter.Seq2[*User, error] {
 	return all[User](ctx, s.client, opUsersList, params.query, opts)
 }
 
-// Delete removes a user and revokes their access. It is repeated after any
-// failure that may pass, CodeRevokeFailed included (the user is then still
-// there), and a 404 on such a repeat is the success of the attempt before.
+// Delete removes a user and revokes their access. Retried after transient
+// failures, including [CodeRevokeFailed], which leaves the user in place. A 404 on
+// a retry means that an earlier attempt succeeded, and is a success.
+//
+// It returns the errors of any call (see the package overview). If there is no
+// such user, that is an [APIError] that matches [ErrNotFound].
 func (s *UserService) Delete(ctx context.Context, userID string, opts ...CallOption) error {
 	cfg, err := s.client.callConfig(opts)
 	if err != nil {
