@@ -21,10 +21,10 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// marker stands in every value that must not leave the client.
+// marker is in every value that telemetry must not contain.
 const marker = "mk9zq"
 
-// calls has a call of each operation with the marker in every value.
+// calls makes a call of each operation with the marker in every value.
 var calls = map[string]func(context.Context, *brellium.Client) error{
 	brelliumtest.OpAuditList: func(ctx context.Context, c *brellium.Client) error {
 		for _, err := range c.Audits.All(ctx, brellium.AuditListParams{SetID: marker, DocumentID: marker, Flags: []string{marker}, Cursor: marker}) {
@@ -95,7 +95,7 @@ var calls = map[string]func(context.Context, *brellium.Client) error{
 	},
 }
 
-// faults are the failures that the calls meet, with the marker in whatever the
+// faults are the faults of the calls, with the marker in every value that the
 // server chooses.
 var faults = map[string]brelliumtest.Fault{
 	"none":       brelliumtest.OK(),
@@ -126,7 +126,7 @@ func TestNothingConfidentialIsInSpansOrMetrics(t *testing.T) {
 					emu.Inject(name, fault)
 					_ = call(context.Background(), r.client)
 					spans := r.spans.GetSpans()
-					require.Contains(t, dump(spans), "oauth.token", "what is told is found by the dump")
+					require.Contains(t, dump(spans), "oauth.token", "the dump contains the telemetry")
 					require.Contains(t, dump(r.metrics(t)), "/v2/oauth/token")
 					assert.NotContains(t, dump(spans), marker)
 					assert.NotContains(t, dump(r.metrics(t)), marker)
@@ -145,8 +145,8 @@ func TestNothingConfidentialIsInSpansOrMetrics(t *testing.T) {
 	}
 }
 
-// A transport of the caller's may say anything in its errors.
-func TestWordsOfATransportAreNotInSpans(t *testing.T) {
+// The errors of a custom transport may contain anything.
+func TestTransportErrorTextIsNotInSpans(t *testing.T) {
 	for _, failure := range []error{
 		errors.New("GET https://api.brellium.test/v2/audits/" + marker + ": proxy said no"),
 		&url.Error{Op: "Get", URL: "https://user:" + marker + "@proxy.test", Err: errors.New(marker)},
@@ -167,9 +167,9 @@ func TestWordsOfATransportAreNotInSpans(t *testing.T) {
 	}
 }
 
-// An observer's baggage goes to the API alone, and no header of it can replace
-// one of the client's.
-func TestOnlyThePropagatorsHeadersGoToTheAPI(t *testing.T) {
+// The headers of a propagator go to the API only and cannot replace the
+// client's headers.
+func TestPropagatorHeadersGoToTheAPIOnly(t *testing.T) {
 	emu := brelliumtest.New()
 	observer, err := brelliumotel.NewObserver(
 		brelliumotel.WithTracerProvider(sdktrace.NewTracerProvider()),
@@ -186,7 +186,7 @@ func TestOnlyThePropagatorsHeadersGoToTheAPI(t *testing.T) {
 	assert.NotContains(t, fmt.Sprint(h), marker)
 }
 
-// greedy is a propagator that sets more than it should.
+// greedy is a propagator that sets headers it must not set.
 type greedy struct{ propagation.TraceContext }
 
 func (greedy) Inject(_ context.Context, c propagation.TextMapCarrier) {
@@ -202,7 +202,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// dump is all that printing and encoding find in v.
+// dump returns v printed and encoded in several ways.
 func dump(v any) string {
 	encoded, err := json.Marshal(v)
 	if err != nil {

@@ -48,7 +48,7 @@ func TestTheExampleShowsSpansMetricsAndRecords(t *testing.T) {
 		}
 	}
 	assert.Equal(t, map[string]int{"POST /v2/oauth/token": 2, "GET /v2/audits/{audit_id}": 4, "nightly review": 1}, spans)
-	for _, name := range []string{"http.client.request.duration", "brellium.client.calls", "brellium.client.refusals",
+	for _, name := range []string{"http.client.request.duration", "brellium.client.calls", "brellium.client.rate_limited",
 		"brellium.client.waits", "brellium.client.rate_limit.remaining", "brellium.client.mints"} {
 		assert.True(t, instruments[name], name)
 	}
