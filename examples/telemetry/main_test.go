@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheExampleShowsSpansMetricsAndRecords(t *testing.T) {
+func TestExamplePrintsSpansMetricsAndRecords(t *testing.T) {
 	var telemetry, logs bytes.Buffer
-	synctest.Test(t, func(t *testing.T) { // so that the waits take no time
+	synctest.Test(t, func(t *testing.T) { // waits take no real time
 		require.NoError(t, run(context.Background(), &telemetry, &logs))
 	})
 
@@ -26,7 +26,7 @@ func TestTheExampleShowsSpansMetricsAndRecords(t *testing.T) {
 	assert.NotContains(t, telemetry.String()+logs.String(), brelliumtest.SampleAuditID)
 	assert.NotContains(t, telemetry.String()+logs.String(), "Bearer")
 
-	// What was written is a sequence of JSON documents: spans, then metrics.
+	// The output is a sequence of JSON documents: spans, then metrics.
 	spans, instruments := map[string]int{}, map[string]bool{}
 	for d := json.NewDecoder(&telemetry); ; {
 		var document struct {
