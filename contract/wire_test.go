@@ -3,6 +3,7 @@ package contract_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,27 +28,26 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// apiHost is where the document's paths are in these tests.
+// apiHost is the host of the API in these tests.
 const apiHost = "api.brellium.test"
 
-// exchange is what a request and its answer were.
+// exchange is an operation and the status of a response.
 type exchange struct {
 	operation string
 	status    int
 }
 
-// validator is a transport that holds every request and every answer against
+// validator is a transport that validates every request and response against
 // the document.
 type validator struct {
 	t      testing.TB
 	next   http.RoundTripper
 	router routers.Router
 
-	mu   sync.Mutex
-	seen map[exchange]int
-	bad  []string // instead of failing the test, where record is set
-	// record keeps what is wrong for the test to see.
-	record bool
+	mu     sync.Mutex
+	seen   map[exchange]int
+	record bool     // collect errors in bad instead of failing the test
+	bad    []string // the errors
 }
 
 func newValidator(t testing.TB, document *openapi3.T, next http.RoundTripper) *validator {
@@ -61,7 +61,7 @@ func newValidator(t testing.TB, document *openapi3.T, next http.RoundTripper) *v
 func (v *validator) wrong(format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	message, _, _ := strings.Cut(fmt.Sprintf(format, args...), "\n") // and no dump of the schema
+	message, _, _ := strings.Cut(fmt.Sprintf(format, args...), "\n") // without the dump of the schema
 	if v.record {
 		v.bad = append(v.bad, message)
 	} else {
@@ -74,7 +74,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// options close the document for what the validator would let pass.
+// options returns strict validation options.
 func options() *openapi3filter.Options {
 	return &openapi3filter.Options{
 		IncludeResponseStatus:             true,
@@ -90,7 +90,7 @@ func options() *openapi3filter.Options {
 }
 
 func (v *validator) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Host != apiHost { // the storage host, which is none of the API
+	if r.URL.Host != apiHost { // the storage host
 		return v.next.RoundTrip(r)
 	}
 	var body []byte
@@ -115,26 +115,23 @@ func (v *validator) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || in == nil {
 		return resp, err
 	}
-	answer, err := io.ReadAll(resp.Body)
-	if closeErr := resp.Body.Close(); err == nil {
-		err = closeErr
-	}
-	resp.Body = io.NopCloser(bytes.NewReader(answer))
-	if err != nil {
+	received, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return nil, err
 	}
-	v.answer(in, operation, resp, answer)
+	resp.Body = io.NopCloser(bytes.NewReader(received))
+	v.response(in, operation, resp, received)
 	return resp, nil
 }
 
-// request validates a request. It returns what its answer needs to be
-// validated, nil where the document has no such operation.
+// request validates a request and returns the input for validating its
+// response, or nil if the document has no such operation.
 func (v *validator) request(r *http.Request, body []byte) (*openapi3filter.RequestValidationInput, string) {
 	copied := r.Clone(context.Background())
 	copied.Body = io.NopCloser(bytes.NewReader(body))
 	route, path, err := v.router.FindRoute(copied)
 	if err != nil {
-		v.wrong("%s %s: no operation of the document: %v", r.Method, r.URL.Path, err)
+		v.wrong("%s %s: no operation in the document: %v", r.Method, r.URL.Path, err)
 		return nil, ""
 	}
 	operation := route.Operation.OperationID
@@ -142,7 +139,7 @@ func (v *validator) request(r *http.Request, body []byte) (*openapi3filter.Reque
 	if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
 		v.wrong("%s: the request: %v", operation, err)
 	}
-	for key := range r.URL.Query() { // which the validator lets pass
+	for key := range r.URL.Query() { // the validator accepts unknown ones
 		if route.Operation.Parameters.GetByInAndName("query", key) == nil {
 			v.wrong("%s: the document has no query parameter %s", operation, key)
 		}
@@ -156,12 +153,13 @@ func (v *validator) request(r *http.Request, body []byte) (*openapi3filter.Reque
 	return in, operation
 }
 
-func (v *validator) answer(in *openapi3filter.RequestValidationInput, operation string, resp *http.Response, body []byte) {
+// response validates a response.
+func (v *validator) response(in *openapi3filter.RequestValidationInput, operation string, resp *http.Response, body []byte) {
 	v.mu.Lock()
 	v.seen[exchange{operation, resp.StatusCode}]++
 	v.mu.Unlock()
 	if len(body) == 0 && resp.Header.Get("Content-Type") == "" && resp.Header.Get("X-Request-Id") == "" {
-		// A refusal at the edge, or a gateway's: neither body nor headers.
+		// A bare response of a gateway, without a body and the API's headers.
 		if documented := in.Route.Operation.Responses.Status(resp.StatusCode); documented == nil || documented.Value.Content["text/html"] == nil {
 			v.wrong("%s: a bare %d is not in the document", operation, resp.StatusCode)
 		}
@@ -175,11 +173,11 @@ func (v *validator) answer(in *openapi3filter.RequestValidationInput, operation 
 		Body: io.NopCloser(bytes.NewReader(body)), Options: options(),
 	}
 	if err := openapi3filter.ValidateResponse(context.Background(), out); err != nil {
-		v.wrong("%s: the answer %d: %v", operation, resp.StatusCode, err)
+		v.wrong("%s: the response %d: %v", operation, resp.StatusCode, err)
 	}
 }
 
-// world is an emulator with a client that is watched.
+// world is an emulator and a client whose exchanges are validated.
 type world struct {
 	*testing.T
 	emu    *brelliumtest.Emulator
@@ -199,7 +197,22 @@ func newWorld(t *testing.T, wire *validator, opts ...brelliumtest.Option) *world
 
 const email = "casey@example.test"
 
-// methods calls each method of each service with everything that it can send.
+// pages lists with each params, reads a second page if there is one, and checks
+// that invalid params are an error.
+func pages[P, T any](w *world, list func(context.Context, P, ...brellium.CallOption) (*brellium.Page[T], error), invalid P, params ...P) {
+	for _, p := range params {
+		page, err := list(w.Context(), p)
+		require.NoError(w, err)
+		if page.HasMore {
+			_, err = page.Next(w.Context())
+			require.NoError(w, err)
+		}
+	}
+	_, err := list(w.Context(), invalid)
+	require.Error(w, err)
+}
+
+// methods calls each method of each service with everything it can send.
 var methods = map[string]func(w *world){
 	"Audits.Retrieve": func(w *world) {
 		_, err := w.client.Audits.Retrieve(w.Context(), brelliumtest.SampleAuditID)
@@ -210,19 +223,10 @@ var methods = map[string]func(w *world){
 	"Audits.List": func(w *world) {
 		w.emu.SeedAudits(200)
 		at := time.Date(2025, 1, 2, 3, 4, 5, 678, time.FixedZone("", 3600))
-		for _, params := range []brellium.AuditListParams{
+		pages(w, w.client.Audits.List, brellium.AuditListParams{Cursor: "no cursor"}, []brellium.AuditListParams{
 			{}, {Limit: 1}, {Limit: 100}, {Status: brellium.AuditStatusTodo}, {Flags: []string{"Failed", "Missing Signature"}},
 			{SetID: "s", DocumentID: "d & e", CreatedAfter: at, CreatedBefore: at, UpdatedAfter: at, UpdatedBefore: at},
-		} {
-			page, err := w.client.Audits.List(w.Context(), params)
-			require.NoError(w, err)
-			if page.HasMore {
-				_, err = page.Next(w.Context())
-				require.NoError(w, err)
-			}
-		}
-		_, err := w.client.Audits.List(w.Context(), brellium.AuditListParams{Cursor: "no cursor"})
-		require.Error(w, err)
+		}...)
 	},
 	"Audits.All": func(w *world) {
 		w.emu.SeedAudits(50)
@@ -276,16 +280,8 @@ var methods = map[string]func(w *world){
 	},
 	"Documents.List": func(w *world) {
 		w.documents(30)
-		for _, params := range []brellium.DocumentListParams{{}, {Limit: 5}, {ExternalID: "external-1"}} {
-			page, err := w.client.Documents.List(w.Context(), params)
-			require.NoError(w, err)
-			if page.HasMore {
-				_, err = page.Next(w.Context())
-				require.NoError(w, err)
-			}
-		}
-		_, err := w.client.Documents.List(w.Context(), brellium.DocumentListParams{Cursor: "no cursor"})
-		require.Error(w, err)
+		pages(w, w.client.Documents.List, brellium.DocumentListParams{Cursor: "no cursor"},
+			[]brellium.DocumentListParams{{}, {Limit: 5}, {ExternalID: "external-1"}}...)
 	},
 	"Documents.All": func(w *world) {
 		w.documents(30)
@@ -301,7 +297,7 @@ var methods = map[string]func(w *world){
 			require.NoError(w, err)
 		}
 		w.emu.FailDocument(w.emu.Documents()[0].DocumentID)
-		time.Sleep(time.Minute) // until the other one has its audit
+		time.Sleep(time.Minute) // until the other document has its audit
 		for _, err := range w.client.Documents.All(w.Context(), brellium.DocumentListParams{}) {
 			require.NoError(w, err)
 		}
@@ -350,16 +346,8 @@ var methods = map[string]func(w *world){
 	},
 	"Users.List": func(w *world) {
 		w.people(30)
-		for _, params := range []brellium.UserListParams{{}, {Limit: 5}, {Email: "1+tag@example.test"}} {
-			page, err := w.client.Users.List(w.Context(), params)
-			require.NoError(w, err)
-			if page.HasMore {
-				_, err = page.Next(w.Context())
-				require.NoError(w, err)
-			}
-		}
-		_, err := w.client.Users.List(w.Context(), brellium.UserListParams{Cursor: "no cursor"})
-		require.Error(w, err)
+		pages(w, w.client.Users.List, brellium.UserListParams{Cursor: "no cursor"},
+			[]brellium.UserListParams{{}, {Limit: 5}, {Email: "1+tag@example.test"}}...)
 	},
 	"Users.All": func(w *world) {
 		w.people(30)
@@ -400,16 +388,8 @@ var methods = map[string]func(w *world){
 	},
 	"EmailRecipients.List": func(w *world) {
 		w.people(30)
-		for _, params := range []brellium.EmailRecipientListParams{{}, {Limit: 5}, {Email: "1+tag@example.test"}} {
-			page, err := w.client.EmailRecipients.List(w.Context(), params)
-			require.NoError(w, err)
-			if page.HasMore {
-				_, err = page.Next(w.Context())
-				require.NoError(w, err)
-			}
-		}
-		_, err := w.client.EmailRecipients.List(w.Context(), brellium.EmailRecipientListParams{Cursor: "no cursor"})
-		require.Error(w, err)
+		pages(w, w.client.EmailRecipients.List, brellium.EmailRecipientListParams{Cursor: "no cursor"},
+			[]brellium.EmailRecipientListParams{{}, {Limit: 5}, {Email: "1+tag@example.test"}}...)
 	},
 	"EmailRecipients.All": func(w *world) {
 		w.people(30)
@@ -433,7 +413,7 @@ var methods = map[string]func(w *world){
 	},
 }
 
-// documents makes n documents.
+// documents creates n documents.
 func (w *world) documents(n int) {
 	for i := range n {
 		_, err := w.client.Documents.Create(w.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{
@@ -443,7 +423,7 @@ func (w *world) documents(n int) {
 	}
 }
 
-// people makes n users and as many email recipients.
+// people creates n users and n email recipients.
 func (w *world) people(n int) {
 	for i := range n {
 		_, err := w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: fmt.Sprint(i, "+tag@example.test")})
@@ -453,21 +433,21 @@ func (w *world) people(n int) {
 	}
 }
 
-// refusals are what can happen to any call.
-var refusals = map[string][]brelliumtest.Fault{
-	"429":             {brelliumtest.Status(429, "RATE_LIMITED")},
-	"401":             {brelliumtest.RevokedToken()},
-	"503":             {brelliumtest.Status(503, "UNAVAILABLE")},
-	"502":             {brelliumtest.Status(502, "BAD_GATEWAY").AfterWork()},
-	"a gateway's 504": {brelliumtest.HTML(504)},
-	"a bare 502":      {brelliumtest.Bare(502)},
-	"403":             {brelliumtest.Bare(403)},
-	"a 403 page":      {brelliumtest.Blocked()},
-	"414":             {brelliumtest.Bare(414)},
-	"431":             {brelliumtest.Bare(431)},
+// faults are the faults that any call can have.
+var faults = map[string]brelliumtest.Fault{
+	"429":      brelliumtest.Status(429, "RATE_LIMITED"),
+	"401":      brelliumtest.RevokedToken(),
+	"503":      brelliumtest.Status(503, "UNAVAILABLE"),
+	"502":      brelliumtest.Status(502, "BAD_GATEWAY").AfterWork(),
+	"HTML 504": brelliumtest.HTML(504),
+	"bare 502": brelliumtest.Bare(502),
+	"bare 403": brelliumtest.Bare(403),
+	"HTML 403": brelliumtest.Blocked(),
+	"414":      brelliumtest.Bare(414),
+	"431":      brelliumtest.Bare(431),
 }
 
-func TestEveryRequestAndEveryAnswerIsInTheDocument(t *testing.T) {
+func TestEveryRequestAndResponseIsInTheDocument(t *testing.T) {
 	wire := newValidator(t, strictDocument(t), nil)
 	for name, call := range methods {
 		t.Run(name, func(t *testing.T) {
@@ -477,17 +457,17 @@ func TestEveryRequestAndEveryAnswerIsInTheDocument(t *testing.T) {
 			})
 		})
 	}
-	t.Run("refusals", func(t *testing.T) {
-		for name, faults := range refusals {
+	t.Run("faults", func(t *testing.T) {
+		for name, fault := range faults {
 			for operation, send := range simplest() {
 				synctest.Test(t, func(t *testing.T) {
 					wire.t = t
 					w := newWorld(t, wire)
 					_, err := w.client.OAuth.CreateToken(t.Context())
 					require.NoError(t, err)
-					w.emu.Inject(operation, faults...)
-					_ = send(w) // fails or not; what counts is what went over the wire
-					assert.Zero(t, w.emu.PendingFaults(operation), "%s did not happen to %s", name, operation)
+					w.emu.Inject(operation, fault)
+					_ = send(w) // only the exchange is checked
+					assert.Zero(t, w.emu.PendingFaults(operation), "%s did not apply to %s", name, operation)
 				})
 			}
 		}
@@ -521,7 +501,7 @@ func TestEveryRequestAndEveryAnswerIsInTheDocument(t *testing.T) {
 			})
 		}
 	})
-	t.Run("what the API finds wrong", func(t *testing.T) {
+	t.Run("invalid requests", func(t *testing.T) {
 		for operation, send := range simplest() {
 			synctest.Test(t, func(t *testing.T) {
 				wire.t = t
@@ -536,7 +516,7 @@ func TestEveryRequestAndEveryAnswerIsInTheDocument(t *testing.T) {
 	})
 
 	wire.t = t
-	t.Run("nothing in the document is left unseen", func(t *testing.T) {
+	t.Run("every documented status occurred", func(t *testing.T) {
 		document, _ := readDocument(t)
 		for path, item := range at(document, "paths") {
 			for method, op := range item.(node) {
@@ -551,14 +531,14 @@ func TestEveryRequestAndEveryAnswerIsInTheDocument(t *testing.T) {
 							seen += n
 						}
 					}
-					assert.NotZero(t, seen, "%s %s: no %s was seen", method, path, status)
+					assert.NotZero(t, seen, "%s %s: no response with %s", method, path, status)
 				}
 			}
 		}
 	})
 }
 
-// simplest sends each operation once, but for the mint.
+// simplest sends each operation once, except oauth.token.
 func simplest() map[string]func(w *world) error {
 	return map[string]func(w *world) error{
 		brelliumtest.OpAuditList: func(w *world) error {
@@ -619,7 +599,7 @@ func simplest() map[string]func(w *world) error {
 	}
 }
 
-// operation finds an operation of the document, and its method.
+// operation returns an operation of the document and its method.
 func operation(t testing.TB, id string) (string, node) {
 	t.Helper()
 	document, _ := readDocument(t)
@@ -644,9 +624,8 @@ func documented(t testing.TB, id, status string) bool {
 	return at(op, "responses")[status] != nil
 }
 
-// TestEveryMethodIsHeldAgainstTheDocument: a new method of a service must be
-// called above.
-func TestEveryMethodIsHeldAgainstTheDocument(t *testing.T) {
+// Every new method of a service must be added to methods.
+func TestMethodsIsComplete(t *testing.T) {
 	client := reflect.TypeFor[brellium.Client]()
 	n := 0
 	for i := range client.NumField() {
@@ -666,9 +645,8 @@ func TestEveryMethodIsHeldAgainstTheDocument(t *testing.T) {
 	assert.Equal(t, len(methods), n)
 }
 
-// TestTheValidatorFindsWhatIsWrong: what these tests rest upon.
-func TestTheValidatorFindsWhatIsWrong(t *testing.T) {
-	answers := func(status int, header http.Header, body string) http.RoundTripper {
+func TestValidatorFindsErrors(t *testing.T) {
+	respond := func(status int, header http.Header, body string) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 		})
@@ -693,38 +671,38 @@ func TestTheValidatorFindsWhatIsWrong(t *testing.T) {
 		request            http.Header
 		status             int
 		header             http.Header
-		answer             string
-		wrong              string // part of what is found, empty where nothing is
+		response           string
+		wrong              string // part of the error, empty if valid
 	}{
-		"all is well":                 {"GET", "/v2/users/u", "", good, 200, good, user, ""},
+		"valid":                       {"GET", "/v2/users/u", "", good, 200, good, user, ""},
 		"an unknown path":             {"GET", "/v2/things", "", good, 200, good, user, "no operation"},
 		"an unknown method":           {"PUT", "/v2/users/u", "", good, 200, good, user, "no operation"},
 		"an unknown query parameter":  {"GET", "/v2/users?mail=a@b", "", good, 400, good, `{"error":{"type":"t","code":"c","message":"m","request_id":"r"}}`, "no query parameter mail"},
 		"a limit out of range":        {"GET", "/v2/users?limit=101", "", good, 429, good, user, "limit"},
-		"a time that is none":         {"GET", "/v2/audits?created_after=today", "", good, 200, good, `{"object":"list","data":[],"has_more":false}`, "created_after"},
+		"an invalid time":             {"GET", "/v2/audits?created_after=today", "", good, 200, good, `{"object":"list","data":[],"has_more":false}`, "created_after"},
 		"no token":                    {"GET", "/v2/users/u", "", without("Authorization"), 200, good, user, "no bearer token"},
-		"a body that is not wanted":   {"GET", "/v2/users/u", "{}", good, 200, good, user, "not allowed"},
+		"an unexpected body":          {"GET", "/v2/users/u", "{}", good, 200, good, user, "not allowed"},
 		"an unknown field sent":       {"POST", "/v2/users", `{"email":"a@b","mail":"x"}`, good, 201, good, user, "mail"},
-		"a field left out":            {"POST", "/v2/users", `{"name":"x"}`, good, 201, good, user, "email"},
+		"a missing field":             {"POST", "/v2/users", `{"name":"x"}`, good, 201, good, user, "email"},
 		"flags that are null":         {"PATCH", "/v2/audits/a", `{"flags":null}`, good, 404, good, `{"error":{"type":"t","code":"RATE_LIMITED","message":"m","request_id":"r"}}`, "flags"},
 		"another type of body":        {"POST", "/v2/users", `{"email":"a@b"}`, with("Content-Type", "text/plain"), 201, good, user, "text/plain"},
-		"an unknown field answered":   {"GET", "/v2/users/u", "", good, 200, good, `{"user_id":"u","email":"a@b","extra":1}`, "extra"},
-		"an id left out":              {"GET", "/v2/users/u", "", good, 200, good, `{"email":"a@b"}`, "user_id"},
+		"an unknown field received":   {"GET", "/v2/users/u", "", good, 200, good, `{"user_id":"u","email":"a@b","extra":1}`, "extra"},
+		"a missing id":                {"GET", "/v2/users/u", "", good, 200, good, `{"email":"a@b"}`, "user_id"},
 		"a field of another type":     {"GET", "/v2/users/u", "", good, 200, good, `{"user_id":7,"email":"a@b"}`, "user_id"},
-		"a time that is none, again":  {"GET", "/v2/users/u", "", good, 200, good, `{"user_id":"u","email":"a@b","created_at":"now"}`, "created_at"},
+		"an invalid time received":    {"GET", "/v2/users/u", "", good, 200, good, `{"user_id":"u","email":"a@b","created_at":"now"}`, "created_at"},
 		"an unknown field in an item": {"GET", "/v2/users", "", good, 200, good, `{"object":"list","data":[{"user_id":"u","email":"a@b","extra":1}],"has_more":false}`, "extra"},
 		"an unknown field of a list":  {"GET", "/v2/users", "", good, 200, good, `{"object":"list","data":[],"has_more":false,"total":1}`, "total"},
 		"an unknown status":           {"GET", "/v2/users/u", "", good, 202, good, user, "status is not supported"},
 		"no request id":               {"GET", "/v2/users/u", "", good, 200, without("X-Request-Id"), user, "x-request-id"},
 		"no rate limit":               {"GET", "/v2/users/u", "", good, 200, without("Ratelimit-Remaining"), user, "Remaining"},
-		"a rate limit that is none":   {"GET", "/v2/users/u", "", good, 200, with("Ratelimit-Reset", "soon"), user, "Reset"},
+		"an invalid rate limit":       {"GET", "/v2/users/u", "", good, 200, with("Ratelimit-Reset", "soon"), user, "Reset"},
 		"a 429 without Retry-After":   {"GET", "/v2/users/u", "", good, 429, good, `{"error":{"type":"t","code":"RATE_LIMITED","message":"m","request_id":"r"}}`, "Retry-After"},
 		"no envelope":                 {"GET", "/v2/users/u", "", good, 404, good, `{"message":"m"}`, "error"},
-		"an answer that is a page":    {"GET", "/v2/users/u", "", good, 200, with("Content-Type", "text/html"), "<html>", "text/html"},
-		"an empty answer":             {"GET", "/v2/users/u", "", good, 200, http.Header{}, "", "bare 200"},
+		"an HTML response":            {"GET", "/v2/users/u", "", good, 200, with("Content-Type", "text/html"), "<html>", "text/html"},
+		"an empty response":           {"GET", "/v2/users/u", "", good, 200, http.Header{}, "", "bare 200"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wire := newValidator(t, strictDocument(t), answers(c.status, c.header, c.answer))
+			wire := newValidator(t, strictDocument(t), respond(c.status, c.header, c.response))
 			wire.record = true
 			target, err := url.Parse("https://" + apiHost + c.path)
 			require.NoError(t, err)
