@@ -33,55 +33,41 @@ var calls = map[string]func(context.Context, *brellium.Client) error{
 		return nil
 	},
 	brelliumtest.OpAuditRetrieve: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.Audits.Retrieve(ctx, marker, brellium.WithHeader("X-Trace", marker))
-		return err
+		return errOf(c.Audits.Retrieve(ctx, marker, brellium.WithHeader("X-Trace", marker)))
 	},
 	brelliumtest.OpAuditUpdate: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.Audits.Update(ctx, marker, brellium.AuditUpdateParams{Flags: []string{marker}})
-		return err
+		return errOf(c.Audits.Update(ctx, marker, brellium.AuditUpdateParams{Flags: []string{marker}}))
 	},
 	brelliumtest.OpAuditBatchUpdate: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.Audits.BatchUpdate(ctx, brellium.AuditBatchUpdateParams{AuditIDs: []string{marker}, Flags: []string{marker}})
-		return err
+		return errOf(c.Audits.BatchUpdate(ctx, brellium.AuditBatchUpdateParams{AuditIDs: []string{marker}, Flags: []string{marker}}))
 	},
 	brelliumtest.OpUserCreate: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.Users.Create(ctx, brellium.UserCreateParams{Email: marker + "@example.test", Name: marker, Metadata: map[string]any{marker: marker}})
-		return err
+		return errOf(c.Users.Create(ctx, brellium.UserCreateParams{Email: marker + "@example.test", Name: marker, Metadata: map[string]any{marker: marker}}))
 	},
 	brelliumtest.OpUserDelete: func(ctx context.Context, c *brellium.Client) error {
 		return c.Users.Delete(ctx, marker)
 	},
 	brelliumtest.OpUserList: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.Users.List(ctx, brellium.UserListParams{Email: marker + "@example.test"})
-		return err
+		return errOf(c.Users.List(ctx, brellium.UserListParams{Email: marker + "@example.test"}))
 	},
 	brelliumtest.OpEmailRecipientList: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.EmailRecipients.FindByEmail(ctx, marker+"@example.test")
-		return err
+		return errOf(c.EmailRecipients.FindByEmail(ctx, marker+"@example.test"))
 	},
 	brelliumtest.OpEmailRecipientRetrieve: func(ctx context.Context, c *brellium.Client) error {
 		return c.Do(ctx, http.MethodGet, "/v2/email_recipients/"+marker+"?q="+marker, nil, nil)
 	},
-	brelliumtest.OpUserRetrieve: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.Users.Retrieve(ctx, marker)
-		return err
-	},
+	brelliumtest.OpUserRetrieve: func(ctx context.Context, c *brellium.Client) error { return errOf(c.Users.Retrieve(ctx, marker)) },
 	brelliumtest.OpEmailRecipientCreate: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.EmailRecipients.Ensure(ctx, brellium.EmailRecipientCreateParams{Email: marker + "@example.test", Name: marker})
-		return err
+		return errOf(c.EmailRecipients.Ensure(ctx, brellium.EmailRecipientCreateParams{Email: marker + "@example.test", Name: marker}))
 	},
 	brelliumtest.OpDocumentCreate: func(ctx context.Context, c *brellium.Client) error {
 		_, err := c.Documents.Create(ctx, brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{
 			{Filename: marker, ExternalID: marker, DocType: marker, ExternalMetadata: map[string]any{marker: marker}}}})
 		return err
 	},
-	brelliumtest.OpDocumentRetrieve: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.Documents.Retrieve(ctx, marker)
-		return err
-	},
+	brelliumtest.OpDocumentRetrieve: func(ctx context.Context, c *brellium.Client) error { return errOf(c.Documents.Retrieve(ctx, marker)) },
 	brelliumtest.OpDocumentList: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.Documents.List(ctx, brellium.DocumentListParams{ExternalID: marker, Cursor: marker})
-		return err
+		return errOf(c.Documents.List(ctx, brellium.DocumentListParams{ExternalID: marker, Cursor: marker}))
 	},
 	brelliumtest.OpDocumentPut: func(ctx context.Context, c *brellium.Client) error {
 		file := brellium.FileFromBytes(marker+".pdf", []byte(marker))
@@ -89,11 +75,11 @@ var calls = map[string]func(context.Context, *brellium.Client) error{
 		_, err := c.Documents.Upload(ctx, []brellium.UploadFile{file}, brellium.UploadOptions{})
 		return err
 	},
-	brelliumtest.OpTokenCreate: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.OAuth.CreateToken(ctx)
-		return err
-	},
+	brelliumtest.OpTokenCreate: func(ctx context.Context, c *brellium.Client) error { return errOf(c.OAuth.CreateToken(ctx)) },
 }
+
+// errOf returns the error of a call.
+func errOf[T any](_ T, err error) error { return err }
 
 // faults are the faults of the calls, with the marker in every value that the
 // server chooses.

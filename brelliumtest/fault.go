@@ -15,7 +15,7 @@ import (
 //
 // A Fault is a value that can be used with several operations and emulators.
 type Fault struct {
-	response  *scripted // what to answer instead
+	response  *scripted // replaces the usual response
 	work      bool      // run the operation first
 	conn      connFault
 	stall     time.Duration // of stallHeaders and stallBody; 0: forever

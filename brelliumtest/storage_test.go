@@ -168,10 +168,10 @@ func TestUploadURLMustMatchByteForByte(t *testing.T) {
 		good := *d.UploadURL
 		u, err := url.Parse(good)
 		require.NoError(t, err)
-		anew := *u
-		anew.RawQuery = u.Query().Encode()
+		reencoded := *u
+		reencoded.RawQuery = u.Query().Encode()
 		changed := map[string]string{
-			"re-encoded query": anew.String(),
+			"re-encoded query": reencoded.String(),
 			"other path":       strings.Replace(good, "/ext-1", "/", 1) + "x",
 			"later expiry":     strings.Replace(good, "X-Expires=", "X-Expires=9", 1),
 			"other file":       strings.Replace(good, d.DocumentID, brelliumtest.SampleAuditID, 1),

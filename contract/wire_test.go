@@ -204,21 +204,17 @@ func pages[P, T any](w *world, list func(context.Context, P, ...brellium.CallOpt
 		page, err := list(w.Context(), p)
 		require.NoError(w, err)
 		if page.HasMore {
-			_, err = page.Next(w.Context())
-			require.NoError(w, err)
+			require.NoError(w, errOf(page.Next(w.Context())))
 		}
 	}
-	_, err := list(w.Context(), invalid)
-	require.Error(w, err)
+	require.Error(w, errOf(list(w.Context(), invalid)))
 }
 
 // methods calls each method of each service with everything it can send.
 var methods = map[string]func(w *world){
 	"Audits.Retrieve": func(w *world) {
-		_, err := w.client.Audits.Retrieve(w.Context(), brelliumtest.SampleAuditID)
-		require.NoError(w, err)
-		_, err = w.client.Audits.Retrieve(w.Context(), "a/b c%2F?#")
-		require.ErrorIs(w, err, brellium.ErrNotFound)
+		require.NoError(w, errOf(w.client.Audits.Retrieve(w.Context(), brelliumtest.SampleAuditID)))
+		require.ErrorIs(w, errOf(w.client.Audits.Retrieve(w.Context(), "a/b c%2F?#")), brellium.ErrNotFound)
 	},
 	"Audits.List": func(w *world) {
 		w.emu.SeedAudits(200)
@@ -236,11 +232,9 @@ var methods = map[string]func(w *world){
 	},
 	"Audits.Update": func(w *world) {
 		for _, flags := range [][]string{nil, {}, {"Failed", "é\u2028<>&"}} {
-			_, err := w.client.Audits.Update(w.Context(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: flags})
-			require.NoError(w, err)
+			require.NoError(w, errOf(w.client.Audits.Update(w.Context(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: flags})))
 		}
-		_, err := w.client.Audits.Update(w.Context(), "none", brellium.AuditUpdateParams{Flags: []string{}})
-		require.ErrorIs(w, err, brellium.ErrNotFound)
+		require.ErrorIs(w, errOf(w.client.Audits.Update(w.Context(), "none", brellium.AuditUpdateParams{Flags: []string{}})), brellium.ErrNotFound)
 	},
 	"Audits.BatchUpdate": func(w *world) {
 		for _, flags := range [][]string{{}, {"Failed"}} {
@@ -272,11 +266,9 @@ var methods = map[string]func(w *world){
 		for _, input := range []brellium.DocumentInput{{Filename: "a.pdf"}, {Filename: "b.pdf", ExternalID: "b", ExternalMetadata: map[string]any{"n": 1}}} {
 			made, err := w.client.Documents.Create(w.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{input}})
 			require.NoError(w, err)
-			_, err = w.client.Documents.Retrieve(w.Context(), made.Documents[0].DocumentID)
-			require.NoError(w, err)
+			require.NoError(w, errOf(w.client.Documents.Retrieve(w.Context(), made.Documents[0].DocumentID)))
 		}
-		_, err := w.client.Documents.Retrieve(w.Context(), "none")
-		require.ErrorIs(w, err, brellium.ErrNotFound)
+		require.ErrorIs(w, errOf(w.client.Documents.Retrieve(w.Context(), "none")), brellium.ErrNotFound)
 	},
 	"Documents.List": func(w *world) {
 		w.documents(30)
@@ -293,8 +285,7 @@ var methods = map[string]func(w *world){
 		files := []brellium.UploadFile{brellium.FileFromBytes("a.pdf", []byte("one")), brellium.FileFromBytes("b.pdf", []byte("two"))}
 		files[1].ExternalMetadata, files[1].DocType = map[string]any{"n": 1}, "note"
 		for range 2 {
-			_, err := w.client.Documents.Upload(w.Context(), files, brellium.UploadOptions{})
-			require.NoError(w, err)
+			require.NoError(w, errOf(w.client.Documents.Upload(w.Context(), files, brellium.UploadOptions{})))
 		}
 		w.emu.FailDocument(w.emu.Documents()[0].DocumentID)
 		time.Sleep(time.Minute) // until the other document has its audit
@@ -305,8 +296,7 @@ var methods = map[string]func(w *world){
 	"Documents.WaitForAudit": func(w *world) {
 		results, err := w.client.Documents.Upload(w.Context(), []brellium.UploadFile{brellium.FileFromBytes("a.pdf", []byte("one"))}, brellium.UploadOptions{})
 		require.NoError(w, err)
-		_, err = w.client.Documents.WaitForAudit(w.Context(), results[0].DocumentID)
-		require.NoError(w, err)
+		require.NoError(w, errOf(w.client.Documents.WaitForAudit(w.Context(), results[0].DocumentID)))
 	},
 	"Documents.Put": func(w *world) {
 		made, err := w.client.Documents.Create(w.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
@@ -317,32 +307,26 @@ var methods = map[string]func(w *world){
 		require.True(w, got.UploadURL.IsZero())
 	},
 	"Users.Create": func(w *world) {
-		_, err := w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email})
-		require.NoError(w, err)
-		_, err = w.client.Users.Create(w.Context(), brellium.UserCreateParams{
+		require.NoError(w, errOf(w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email})))
+		_, err := w.client.Users.Create(w.Context(), brellium.UserCreateParams{
 			Email: "robin@example.test", Name: "Robin", Metadata: map[string]any{"n": 1}, Attributes: map[string]any{},
 		})
 		require.NoError(w, err)
-		_, err = w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email})
-		require.ErrorIs(w, err, brellium.ErrConflict)
-		_, err = w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: "@@"})
-		require.Error(w, err)
+		require.ErrorIs(w, errOf(w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email})), brellium.ErrConflict)
+		require.Error(w, errOf(w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: "@@"})))
 	},
 	"Users.Ensure": func(w *world) {
 		for _, fault := range []brelliumtest.Fault{brelliumtest.OK(), brelliumtest.OK(), brelliumtest.InviteFailed()} {
 			w.emu.Inject(brelliumtest.OpUserCreate, fault)
-			_, err := w.client.Users.Ensure(w.Context(), brellium.UserCreateParams{Email: email})
-			require.NoError(w, err)
+			require.NoError(w, errOf(w.client.Users.Ensure(w.Context(), brellium.UserCreateParams{Email: email})))
 			w.emu.SignIn(email)
 		}
 	},
 	"Users.Retrieve": func(w *world) {
 		made, err := w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email, Name: "Casey"})
 		require.NoError(w, err)
-		_, err = w.client.Users.Retrieve(w.Context(), made.UserID)
-		require.NoError(w, err)
-		_, err = w.client.Users.Retrieve(w.Context(), "none")
-		require.ErrorIs(w, err, brellium.ErrNotFound)
+		require.NoError(w, errOf(w.client.Users.Retrieve(w.Context(), made.UserID)))
+		require.ErrorIs(w, errOf(w.client.Users.Retrieve(w.Context(), "none")), brellium.ErrNotFound)
 	},
 	"Users.List": func(w *world) {
 		w.people(30)
@@ -364,27 +348,21 @@ var methods = map[string]func(w *world){
 	},
 	"EmailRecipients.Create": func(w *world) {
 		for _, params := range []brellium.EmailRecipientCreateParams{{Email: email}, {Email: "robin@example.test", Name: "Robin"}} {
-			_, err := w.client.EmailRecipients.Create(w.Context(), params)
-			require.NoError(w, err)
+			require.NoError(w, errOf(w.client.EmailRecipients.Create(w.Context(), params)))
 		}
-		_, err := w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: email})
-		require.ErrorIs(w, err, brellium.ErrConflict)
-		_, err = w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: "@@"})
-		require.Error(w, err)
+		require.ErrorIs(w, errOf(w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: email})), brellium.ErrConflict)
+		require.Error(w, errOf(w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: "@@"})))
 	},
 	"EmailRecipients.Ensure": func(w *world) {
 		for range 2 {
-			_, err := w.client.EmailRecipients.Ensure(w.Context(), brellium.EmailRecipientCreateParams{Email: email, Name: "Casey"})
-			require.NoError(w, err)
+			require.NoError(w, errOf(w.client.EmailRecipients.Ensure(w.Context(), brellium.EmailRecipientCreateParams{Email: email, Name: "Casey"})))
 		}
 	},
 	"EmailRecipients.Retrieve": func(w *world) {
 		made, err := w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: email})
 		require.NoError(w, err)
-		_, err = w.client.EmailRecipients.Retrieve(w.Context(), made.EmailRecipientID)
-		require.NoError(w, err)
-		_, err = w.client.EmailRecipients.Retrieve(w.Context(), "none")
-		require.ErrorIs(w, err, brellium.ErrNotFound)
+		require.NoError(w, errOf(w.client.EmailRecipients.Retrieve(w.Context(), made.EmailRecipientID)))
+		require.ErrorIs(w, errOf(w.client.EmailRecipients.Retrieve(w.Context(), "none")), brellium.ErrNotFound)
 	},
 	"EmailRecipients.List": func(w *world) {
 		w.people(30)
@@ -399,19 +377,18 @@ var methods = map[string]func(w *world){
 	},
 	"EmailRecipients.FindByEmail": func(w *world) {
 		w.people(3)
-		_, err := w.client.EmailRecipients.FindByEmail(w.Context(), "1+tag@example.test")
-		require.NoError(w, err)
-		_, err = w.client.EmailRecipients.FindByEmail(w.Context(), email)
-		require.ErrorIs(w, err, brellium.ErrNotFound)
+		require.NoError(w, errOf(w.client.EmailRecipients.FindByEmail(w.Context(), "1+tag@example.test")))
+		require.ErrorIs(w, errOf(w.client.EmailRecipients.FindByEmail(w.Context(), email)), brellium.ErrNotFound)
 	},
 	"OAuth.CreateToken": func(w *world) {
-		_, err := w.client.OAuth.CreateToken(w.Context())
-		require.NoError(w, err)
+		require.NoError(w, errOf(w.client.OAuth.CreateToken(w.Context())))
 		w.emu.RevokeTokens()
-		_, err = w.client.Audits.Retrieve(w.Context(), brelliumtest.SampleAuditID)
-		require.NoError(w, err)
+		require.NoError(w, errOf(w.client.Audits.Retrieve(w.Context(), brelliumtest.SampleAuditID)))
 	},
 }
+
+// errOf returns the error of a call.
+func errOf[T any](_ T, err error) error { return err }
 
 // documents creates n documents.
 func (w *world) documents(n int) {
@@ -426,10 +403,8 @@ func (w *world) documents(n int) {
 // people creates n users and n email recipients.
 func (w *world) people(n int) {
 	for i := range n {
-		_, err := w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: fmt.Sprint(i, "+tag@example.test")})
-		require.NoError(w, err)
-		_, err = w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: fmt.Sprint(i, "+tag@example.test")})
-		require.NoError(w, err)
+		require.NoError(w, errOf(w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: fmt.Sprint(i, "+tag@example.test")})))
+		require.NoError(w, errOf(w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: fmt.Sprint(i, "+tag@example.test")})))
 	}
 }
 
@@ -541,60 +516,35 @@ func TestEveryRequestAndResponseIsInTheDocument(t *testing.T) {
 // simplest sends each operation once, except oauth.token.
 func simplest() map[string]func(w *world) error {
 	return map[string]func(w *world) error{
-		brelliumtest.OpAuditList: func(w *world) error {
-			_, err := w.client.Audits.List(w.Context(), brellium.AuditListParams{})
-			return err
-		},
-		brelliumtest.OpAuditRetrieve: func(w *world) error {
-			_, err := w.client.Audits.Retrieve(w.Context(), brelliumtest.SampleAuditID)
-			return err
-		},
+		brelliumtest.OpAuditList:     func(w *world) error { return errOf(w.client.Audits.List(w.Context(), brellium.AuditListParams{})) },
+		brelliumtest.OpAuditRetrieve: func(w *world) error { return errOf(w.client.Audits.Retrieve(w.Context(), brelliumtest.SampleAuditID)) },
 		brelliumtest.OpAuditUpdate: func(w *world) error {
-			_, err := w.client.Audits.Update(w.Context(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: []string{"Failed"}})
-			return err
+			return errOf(w.client.Audits.Update(w.Context(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: []string{"Failed"}}))
 		},
 		brelliumtest.OpAuditBatchUpdate: func(w *world) error {
-			_, err := w.client.Audits.BatchUpdate(w.Context(), brellium.AuditBatchUpdateParams{AuditIDs: []string{"x"}, Flags: []string{}})
-			return err
+			return errOf(w.client.Audits.BatchUpdate(w.Context(), brellium.AuditBatchUpdateParams{AuditIDs: []string{"x"}, Flags: []string{}}))
 		},
 		brelliumtest.OpDocumentCreate: func(w *world) error {
-			_, err := w.client.Documents.Create(w.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
-			return err
+			return errOf(w.client.Documents.Create(w.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}}))
 		},
-		brelliumtest.OpDocumentRetrieve: func(w *world) error {
-			_, err := w.client.Documents.Retrieve(w.Context(), "x")
-			return err
-		},
+		brelliumtest.OpDocumentRetrieve: func(w *world) error { return errOf(w.client.Documents.Retrieve(w.Context(), "x")) },
 		brelliumtest.OpDocumentList: func(w *world) error {
-			_, err := w.client.Documents.List(w.Context(), brellium.DocumentListParams{})
-			return err
+			return errOf(w.client.Documents.List(w.Context(), brellium.DocumentListParams{}))
 		},
 		brelliumtest.OpUserCreate: func(w *world) error {
-			_, err := w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email})
-			return err
+			return errOf(w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email}))
 		},
-		brelliumtest.OpUserRetrieve: func(w *world) error {
-			_, err := w.client.Users.Retrieve(w.Context(), "x")
-			return err
-		},
-		brelliumtest.OpUserList: func(w *world) error {
-			_, err := w.client.Users.List(w.Context(), brellium.UserListParams{})
-			return err
-		},
+		brelliumtest.OpUserRetrieve: func(w *world) error { return errOf(w.client.Users.Retrieve(w.Context(), "x")) },
+		brelliumtest.OpUserList:     func(w *world) error { return errOf(w.client.Users.List(w.Context(), brellium.UserListParams{})) },
 		brelliumtest.OpUserDelete: func(w *world) error {
 			return w.client.Users.Delete(w.Context(), "x")
 		},
 		brelliumtest.OpEmailRecipientCreate: func(w *world) error {
-			_, err := w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: email})
-			return err
+			return errOf(w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: email}))
 		},
-		brelliumtest.OpEmailRecipientRetrieve: func(w *world) error {
-			_, err := w.client.EmailRecipients.Retrieve(w.Context(), "x")
-			return err
-		},
+		brelliumtest.OpEmailRecipientRetrieve: func(w *world) error { return errOf(w.client.EmailRecipients.Retrieve(w.Context(), "x")) },
 		brelliumtest.OpEmailRecipientList: func(w *world) error {
-			_, err := w.client.EmailRecipients.List(w.Context(), brellium.EmailRecipientListParams{})
-			return err
+			return errOf(w.client.EmailRecipients.List(w.Context(), brellium.EmailRecipientListParams{}))
 		},
 	}
 }
