@@ -177,7 +177,7 @@ func TestThePoisonedRequestAmongGoodOnesStopsNobody(t *testing.T) {
 	}, brellium.WithoutRateLimiter())
 	bubble(t, "side by side", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, retrieve(t.Context(), client))
-		emu.Inject(brelliumtest.OpUserCreate, brelliumtest.Blocked().DelayAnswer(10*time.Millisecond))
+		emu.Inject(brelliumtest.OpUserCreate, brelliumtest.Blocked().DelayResponse(10*time.Millisecond))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.OK().Delay(20*time.Millisecond).Forever())
 		var calls sync.WaitGroup
 		var most, now atomic.Int32
@@ -202,7 +202,7 @@ func TestThePoisonedRequestAmongGoodOnesStopsNobody(t *testing.T) {
 func TestOnWatchCallsGoOneAtATime(t *testing.T) {
 	bubble(t, "blocks under way count once", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, retrieve(t.Context(), client))
-		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().DelayAnswer(time.Second).Times(10))
+		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().DelayResponse(time.Second).Times(10))
 		var calls sync.WaitGroup
 		for range 10 {
 			calls.Go(func() { assert.Zero(t, blocked(t, retrieve(t.Context(), client)).RetryAt) })

@@ -322,7 +322,7 @@ func TestUploadAsksForANewURLOnceWhenOneHasExpired(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New(brelliumtest.WithUploadURLLifetime(time.Minute),
 				brelliumtest.WithLatency(func(*rand.Rand) time.Duration { return 10 * time.Millisecond }))
-			emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.OK().DelayAnswer(2*time.Minute))
+			emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.OK().DelayResponse(2*time.Minute))
 			client := emulated(t, emu, brellium.WithAttemptTimeout(0), brellium.WithTotalTimeout(0))
 			_, err := client.Documents.Upload(t.Context(), someFiles(20), brellium.UploadOptions{Concurrency: 4})
 			require.NoError(t, err)

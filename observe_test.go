@@ -102,7 +102,7 @@ func TestAnObserverIsToldEveryFactOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu, o := brelliumtest.New(), &told{}
 		emu.Inject(brelliumtest.OpAuditRetrieve,
-			brelliumtest.Status(503, "UNAVAILABLE").DelayAnswer(2*time.Second),
+			brelliumtest.Status(503, "UNAVAILABLE").DelayResponse(2*time.Second),
 			brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "3"))
 		begun := time.Now()
 		var r brellium.Response

@@ -343,7 +343,7 @@ func TestPrefetchFetchesTheNextPageWhileTheCallerWorks(t *testing.T) {
 			emu := brelliumtest.New()
 			emu.SeedAudits(49)
 			client := resourceClient(t, emu)
-			emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK().DelayAnswer(time.Second).Forever())
+			emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK().DelayResponse(time.Second).Forever())
 			start := time.Now()
 			n := 0
 			for _, err := range client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, opts...) {

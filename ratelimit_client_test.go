@@ -517,7 +517,7 @@ func TestRateLimitIsThatOfTheNewestAnswer(t *testing.T) {
 		require.NoError(t, retrieve(t.Context(), client))
 		assert.Equal(t, brellium.RateLimit{Limit: 100, Remaining: 99, ObservedAt: start}, client.RateLimit())
 
-		emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK().DelayAnswer(time.Second))
+		emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK().DelayResponse(time.Second))
 		var wait sync.WaitGroup
 		wait.Go(func() { assert.NoError(t, list(t.Context(), client)) })
 		synctest.Wait()

@@ -282,7 +282,7 @@ func TestTheLastAnswerSurvivesWhenRetriesRunOut(t *testing.T) {
 
 // golang/go#50856, golang/go#64449, minio/kms-go#45
 func TestTheAttemptTimeoutIsNotTheCallersDeadline(t *testing.T) {
-	slow := brelliumtest.OK().DelayAnswer(400 * time.Millisecond)
+	slow := brelliumtest.OK().DelayResponse(400 * time.Millisecond)
 	bubble(t, "attempt timeout of a read", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, slow)
 		require.NoError(t, retrieve(t.Context(), client, brellium.WithAttemptTimeout(100*time.Millisecond)))

@@ -1,20 +1,19 @@
-// Package brelliumotel shows what a [brellium.Client] does in OpenTelemetry:
-// as spans, as metrics, and as trace context for the API.
+// Package brelliumotel reports the calls of a [brellium.Client] to
+// OpenTelemetry as spans and metrics, and sends trace context to the API.
 //
 //	observer, err := brelliumotel.NewObserver()
 //	client, err := brellium.NewClient(brellium.WithObserver(observer))
 //
 // # Spans
 //
-// Each call is a span of kind client, named by its method and path template,
-// such as "GET /v2/audits/{audit_id}", and each of its attempts a child span
-// of the same name that counts its repeats in http.request.resend_count. A
-// call span covers the waits too, in the queue of the rate limit and before
-// repeats; each wait before a repeat, and each change of a block, is an event
-// on it. An attempt span covers what went over the wire. Token requests are
-// calls of their own, at the root of a trace, since one serves many callers;
-// the upload of a file to storage is a child of the span in the context given
-// to Upload.
+// Each call is a client span named after its method and path template, such as
+// "GET /v2/audits/{audit_id}". Each attempt is a child span with the same name;
+// http.request.resend_count is set on retries. The call span includes all
+// waits. Each wait before a retry, and each change of a block, is an event on
+// it. An attempt span covers one HTTP exchange. Token requests are separate
+// calls and start their own traces, because one serves many callers. The
+// upload of a file to storage is a child of the span in the context passed to
+// [brellium.DocumentService.Upload].
 //
 // Spans have these attributes: http.request.method, url.template,
 // server.address, server.port, http.response.status_code, error.type,
@@ -24,41 +23,41 @@
 //
 // # Metrics
 //
-// Those of an attempt and of a call are told apart by http.request.method,
-// url.template, server.address, server.port and error.type, which is the
-// status of an error answer, or a short fixed text where there was none.
+// Metrics of calls and attempts have the attributes http.request.method,
+// url.template, server.address and server.port. Failed ones have error.type:
+// the status of the response or, without a response, a short fixed text.
 //
-//   - http.client.request.duration, a histogram in seconds: attempts. It has
-//     http.response.status_code as well.
+//   - http.client.request.duration, a histogram in seconds of attempts, with
+//     http.response.status_code.
 //   - brellium.client.calls, a counter, and brellium.client.call.duration, a
-//     histogram in seconds: calls with all their attempts and waits.
+//     histogram in seconds. A call includes all its attempts and waits.
 //   - brellium.client.attempts, a counter, by brellium.verdict.
 //   - brellium.client.waits, a counter, and brellium.client.wait.duration, a
-//     histogram in seconds: the waits before repeats.
-//   - brellium.client.queue.duration, a histogram in seconds: how long attempts
-//     waited for a token, for a free place and for the rate limit.
-//   - brellium.client.refusals, a counter: answers of 429.
-//   - brellium.client.rate_limit.remaining, a gauge: what the last answer said
-//     can still be sent right now.
-//   - brellium.client.mints, a counter: token requests with all their attempts.
+//     histogram in seconds, of the waits before retries.
+//   - brellium.client.queue.duration, a histogram in seconds of the time that
+//     attempts waited for a token, a concurrency slot and the rate limit.
+//   - brellium.client.rate_limited, a counter of 429 responses.
+//   - brellium.client.rate_limit.remaining, a gauge of RateLimit-Remaining in
+//     the last response.
+//   - brellium.client.mints, a counter of calls for an access token.
 //   - brellium.client.blocks, a counter, by brellium.block ("watch", "stopped",
 //     "lifted").
-//   - brellium.client.limiter.mode, a gauge that is 1 for the limiter's mode,
-//     in brellium.limiter.mode, and 0 for the others. Clients that share an
-//     observer overwrite each other's.
-//   - brellium.client.token_store, a counter, by brellium.token_store ("down",
-//     "up"): changes of the token store's state.
+//   - brellium.client.limiter.mode, a gauge that is 1 for the limiter's current
+//     mode, in brellium.limiter.mode, and 0 for the others. Clients that share
+//     an observer overwrite each other's.
+//   - brellium.client.token_store, a counter of state changes of the token
+//     store, by brellium.token_store ("down", "up").
 //
-// # What is not told
+// # Privacy
 //
-// No span, event, metric or attribute holds a token, a secret, an id of a path,
-// a query string, an email address, a body, an upload URL or the message of an
-// error. url.full is never set.
+// No span, event, metric or attribute contains a token, secret, id from a path,
+// query string, email address, body, upload URL or error message. url.full is
+// never set.
 //
-// The headers of the propagator are sent to the API, and to nobody else. With
-// [propagation.Baggage] among them that is all of the context's baggage: keep
-// patients' data out of it, or give [WithPropagator] one without baggage.
+// The propagator's headers are sent to the API only. [propagation.Baggage]
+// sends all of the context's baggage: keep patient data out of it, or pass
+// [WithPropagator] a propagator without baggage.
 //
-// Do not put an instrumented transport (otelhttp) under the client as well: it
-// would put full URLs into spans, and count every attempt twice.
+// Do not also use an instrumented transport such as otelhttp in the client. It
+// would put full URLs into spans and count every attempt twice.
 package brelliumotel

@@ -21,7 +21,7 @@ import (
 
 const scope = "github.com/brellium/brellium-go/brelliumotel"
 
-// The attributes that semantic conventions have no name for.
+// Attributes that the semantic conventions do not define.
 const (
 	operationKey  = attribute.Key("brellium.operation")
 	verdictKey    = attribute.Key("brellium.verdict")
@@ -37,10 +37,10 @@ const (
 	tokenStoreKey = attribute.Key("brellium.token_store")
 )
 
-// The operation under which a client asks for tokens.
+// tokenOperation is the operation of token requests.
 const tokenOperation = "oauth.token"
 
-// Option changes what an observer uses.
+// Option configures [NewObserver].
 type Option func(*config) error
 
 type config struct {
@@ -49,46 +49,39 @@ type config struct {
 	propagator propagation.TextMapPropagator
 }
 
-// WithTracerProvider sets where spans go; otherwise that is the global
-// provider. A noop provider switches spans off.
+// option returns an Option that sets a value, which must not be nil.
+func option(name string, isNil bool, set func(*config)) Option {
+	return func(c *config) error {
+		if isNil {
+			return errors.New("brelliumotel: " + name + " must not be nil")
+		}
+		set(c)
+		return nil
+	}
+}
+
+// WithTracerProvider sets the provider for spans. The default is
+// [otel.GetTracerProvider]. A no-op provider turns spans off.
 func WithTracerProvider(p trace.TracerProvider) Option {
-	return func(c *config) error {
-		if p == nil {
-			return errors.New("brelliumotel: WithTracerProvider must not be nil")
-		}
-		c.tracers = p
-		return nil
-	}
+	return option("WithTracerProvider", p == nil, func(c *config) { c.tracers = p })
 }
 
-// WithMeterProvider sets where metrics go; otherwise that is the global
-// provider. A noop provider switches metrics off.
+// WithMeterProvider sets the provider for metrics. The default is
+// [otel.GetMeterProvider]. A no-op provider turns metrics off.
 func WithMeterProvider(p metric.MeterProvider) Option {
-	return func(c *config) error {
-		if p == nil {
-			return errors.New("brelliumotel: WithMeterProvider must not be nil")
-		}
-		c.meters = p
-		return nil
-	}
+	return option("WithMeterProvider", p == nil, func(c *config) { c.meters = p })
 }
 
-// WithPropagator sets what puts the trace context into the headers that the
-// API gets; otherwise that is the global propagator, which does nothing unless
-// one was set. One without fields sends nothing.
+// WithPropagator sets the propagator that writes trace context into requests to
+// the API. The default is [otel.GetTextMapPropagator], which writes nothing
+// unless your program sets one.
 func WithPropagator(p propagation.TextMapPropagator) Option {
-	return func(c *config) error {
-		if p == nil {
-			return errors.New("brelliumotel: WithPropagator must not be nil")
-		}
-		c.propagator = p
-		return nil
-	}
+	return option("WithPropagator", p == nil, func(c *config) { c.propagator = p })
 }
 
-// NewObserver returns an observer for [brellium.WithObserver]. It may serve
-// several clients. The error is that of an option, or of the meter provider
-// for an instrument that it cannot make.
+// NewObserver returns an observer for [brellium.WithObserver], which can be
+// used by several clients. It returns an error if an option is nil or has a nil
+// argument, or if the meter provider cannot create an instrument.
 func NewObserver(opts ...Option) (brellium.Observer, error) {
 	c := config{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider(), propagator: otel.GetTextMapPropagator()}
 	for _, opt := range opts {
@@ -114,13 +107,13 @@ type observer struct {
 	tracer     trace.Tracer
 	propagator propagation.TextMapPropagator
 
-	calls, attempts, waits, refusals, mints, blocks, tokenStore metric.Int64Counter
-	requestDuration, callDuration, waitDuration, queueDuration  metric.Float64Histogram
-	remaining, limiterMode                                      metric.Int64Gauge
+	calls, attempts, waits, rateLimited, mints, blocks, tokenStore metric.Int64Counter
+	requestDuration, callDuration, waitDuration, queueDuration     metric.Float64Histogram
+	remaining, limiterMode                                         metric.Int64Gauge
 }
 
-// callSpan and attemptSpan are the context keys of this observer's own spans,
-// so that it never ends a span of somebody else's.
+// callSpan and attemptSpan are the context keys of this observer's spans, so
+// that it ends no other spans.
 type (
 	callSpan    struct{ o *observer }
 	attemptSpan struct{ o *observer }
@@ -172,20 +165,17 @@ func (o *observer) attempt(ctx context.Context, e *brellium.Event) {
 		span.SetAttributes(queuedKey.Float64(e.Queued.Seconds()))
 		end(span, e)
 	}
-	attrs := common(e)
-	if t := errorType(e); t != "" {
-		attrs = append(attrs, semconv.ErrorTypeKey.String(t))
-	}
+	attrs := outcome(e)
 	request := attrs
 	if e.StatusCode > 0 {
 		request = append(attrs[:len(attrs):len(attrs)], semconv.HTTPResponseStatusCode(e.StatusCode))
 	}
 	o.requestDuration.Record(ctx, e.Duration.Seconds(), metric.WithAttributes(request...))
-	plain := common(e)
-	o.queueDuration.Record(ctx, e.Queued.Seconds(), metric.WithAttributes(plain...))
+	plain := metric.WithAttributes(common(e)...)
+	o.queueDuration.Record(ctx, e.Queued.Seconds(), plain)
 	o.attempts.Add(ctx, 1, metric.WithAttributes(append(attrs, verdictKey.String(string(e.Verdict)))...))
 	if e.StatusCode == http.StatusTooManyRequests {
-		o.refusals.Add(ctx, 1, metric.WithAttributes(plain...))
+		o.rateLimited.Add(ctx, 1, plain)
 	}
 	if e.RateLimit.Known() && e.Operation != tokenOperation {
 		o.remaining.Record(ctx, int64(e.RateLimit.Remaining), metric.WithAttributes(server(e)...))
@@ -206,11 +196,7 @@ func (o *observer) callEnd(ctx context.Context, e *brellium.Event) {
 		span.SetAttributes(attemptsKey.Int(e.Attempt))
 		end(span, e)
 	}
-	attrs := common(e)
-	if t := errorType(e); t != "" {
-		attrs = append(attrs, semconv.ErrorTypeKey.String(t))
-	}
-	set := metric.WithAttributeSet(attribute.NewSet(attrs...))
+	set := metric.WithAttributeSet(attribute.NewSet(outcome(e)...))
 	o.calls.Add(ctx, 1, set)
 	o.callDuration.Record(ctx, e.Duration.Seconds(), set)
 	if e.Operation == tokenOperation {
@@ -229,7 +215,7 @@ func (o *observer) block(ctx context.Context, e *brellium.Event) {
 	o.blocks.Add(ctx, 1, metric.WithAttributes(append(server(e), blockKey.String(string(e.Block)))...))
 }
 
-// modes are those of [brellium.AdaptiveLimiter].
+// modes are the modes of [brellium.AdaptiveLimiter].
 var modes = []brellium.LimiterMode{brellium.LimiterProbing, brellium.LimiterAlone, brellium.LimiterShared}
 
 func (o *observer) mode(ctx context.Context, e *brellium.Event) {
@@ -241,7 +227,7 @@ func (o *observer) mode(ctx context.Context, e *brellium.Event) {
 	o.limiterMode.Record(ctx, 1, metric.WithAttributes(append(server(e), modeKey.String(string(e.LimiterMode)))...))
 }
 
-// end ends the span of an attempt or a call with what came of it.
+// end ends the span of an attempt or a call.
 func end(span trace.Span, e *brellium.Event) {
 	attrs := []attribute.KeyValue{verdictKey.String(string(e.Verdict))}
 	if e.StatusCode > 0 {
@@ -261,8 +247,8 @@ func end(span trace.Span, e *brellium.Event) {
 	span.End()
 }
 
-// errorType is what went wrong in a word or a few, nothing where nothing did:
-// the status of an answer, or else the beginning of the reason.
+// errorType returns the value of error.type: the status of a response, or
+// without one the start of the reason. It is empty after a success.
 func errorType(e *brellium.Event) string {
 	switch {
 	case e.Verdict == brellium.VerdictDone:
@@ -277,8 +263,16 @@ func errorType(e *brellium.Event) string {
 	return reason
 }
 
-// common are the attributes that everything about an operation has. The slice
-// has room for some more.
+// outcome returns the common attributes and, after a failure, error.type.
+func outcome(e *brellium.Event) []attribute.KeyValue {
+	attrs := common(e)
+	if t := errorType(e); t != "" {
+		attrs = append(attrs, semconv.ErrorTypeKey.String(t))
+	}
+	return attrs
+}
+
+// common returns the attributes of the operation, with capacity for more.
 func common(e *brellium.Event) []attribute.KeyValue {
 	attrs := make([]attribute.KeyValue, 0, 8)
 	attrs = append(attrs, semconv.HTTPRequestMethodKey.String(method(e.Method)))
@@ -288,8 +282,8 @@ func common(e *brellium.Event) []attribute.KeyValue {
 	return append(attrs, server(e)...)
 }
 
-// server are the attributes of the API's address. Storage has none, since its
-// host is a part of a secret URL.
+// server returns the attributes of the API's address. Uploads have none,
+// because the storage host is part of a secret URL.
 func server(e *brellium.Event) []attribute.KeyValue {
 	host, port, err := net.SplitHostPort(e.Host)
 	if err != nil {
@@ -303,7 +297,7 @@ func server(e *brellium.Event) []attribute.KeyValue {
 	return attrs
 }
 
-// method is m where the semantic conventions know it, and "_OTHER" else.
+// method returns m, or "_OTHER" if the semantic conventions do not define it.
 func method(m string) string {
 	switch m {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:

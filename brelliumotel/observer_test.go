@@ -26,11 +26,11 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 )
 
-// rig is a client of an emulator whose telemetry is kept in memory.
+// rig is a client of an emulator with in-memory telemetry.
 type rig struct {
 	emu    *brelliumtest.Emulator
 	client *brellium.Client
-	tracer trace.Tracer // the caller's own
+	tracer trace.Tracer // for the caller's spans
 	spans  *tracetest.InMemoryExporter
 	reader *sdkmetric.ManualReader
 }
@@ -51,7 +51,7 @@ func newRig(t testing.TB, emu *brelliumtest.Emulator, opts ...brellium.ClientOpt
 	return r
 }
 
-// of returns the spans that have the operation, the call's own last.
+// of returns the spans of an operation in the order they ended.
 func (r *rig) of(operation string) (spans tracetest.SpanStubs) {
 	for _, s := range r.spans.GetSpans() {
 		if attr(s, "brellium.operation").AsString() == operation {
@@ -77,7 +77,7 @@ func (r *rig) metrics(t testing.TB) metricdata.ResourceMetrics {
 	return all
 }
 
-// point is one series of a metric: its attributes, and its sum, gauge value or
+// point is a data point of a metric: its attributes, and its sum, gauge value or
 // number of observations.
 type point struct {
 	attrs attribute.Set
@@ -111,7 +111,7 @@ func (r *rig) points(t testing.TB, name string) (points []point) {
 	return points
 }
 
-// value adds up the points of a metric that have all the attributes.
+// value returns the sum of the points of a metric with all the attributes.
 func (r *rig) value(t testing.TB, name string, attrs ...attribute.KeyValue) (value int64) {
 	t.Helper()
 	for _, p := range r.points(t, name) {
@@ -136,14 +136,14 @@ var (
 	tokenTemplate    = attribute.String("url.template", "/v2/oauth/token")
 )
 
-func TestACallIsASpanAndEachAttemptIsItsChild(t *testing.T) {
+func TestCallSpanHasAttemptChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, brelliumtest.New(brelliumtest.WithLatency(nil)))
 		r.emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE"))
 		ctx, caller := r.tracer.Start(context.Background(), "caller")
 		_, err := r.client.Audits.Retrieve(ctx, brelliumtest.SampleAuditID)
 		require.NoError(t, err)
-		require.True(t, caller.IsRecording(), "the caller's own span is left alone")
+		require.True(t, caller.IsRecording(), "the caller's span is not ended")
 
 		spans := r.of("audits.retrieve")
 		require.Len(t, spans, 3)
@@ -178,16 +178,16 @@ func TestACallIsASpanAndEachAttemptIsItsChild(t *testing.T) {
 		require.Len(t, call.Events, 1)
 		assert.Equal(t, "wait", call.Events[0].Name)
 		assert.Equal(t, call.EndTime.Sub(call.StartTime).Seconds(), call.Events[0].Attributes[0].Value.AsFloat64(),
-			"in virtual time nothing else takes any")
+			"nothing but the wait takes virtual time")
 
 		mint := r.of("oauth.token")
 		require.Len(t, mint, 2)
 		assert.Equal(t, "POST /v2/oauth/token", mint[1].Name)
-		assert.False(t, mint[1].Parent.IsValid(), "a mint serves all callers, so it is at the root")
+		assert.False(t, mint[1].Parent.IsValid(), "a token request starts its own trace")
 	})
 }
 
-func TestTraceContextOfEachAttemptReachesTheAPI(t *testing.T) {
+func TestEachAttemptSendsItsTraceContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, brelliumtest.New())
 		r.emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.DropBefore())
@@ -205,7 +205,7 @@ func TestTraceContextOfEachAttemptReachesTheAPI(t *testing.T) {
 	})
 }
 
-func TestMetricsCountCallsAttemptsWaitsRefusalsAndMints(t *testing.T) {
+func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, brelliumtest.New(), brellium.WithMaxRetries(2))
 		r.emu.Inject(brelliumtest.OpAuditRetrieve,
@@ -229,7 +229,7 @@ func TestMetricsCountCallsAttemptsWaitsRefusalsAndMints(t *testing.T) {
 		assert.EqualValues(t, 4, r.value(t, "brellium.client.waits", retrieveTemplate))
 		assert.EqualValues(t, 4, r.value(t, "brellium.client.wait.duration", retrieveTemplate))
 		assert.EqualValues(t, 6, r.value(t, "brellium.client.queue.duration", retrieveTemplate))
-		assert.EqualValues(t, 1, r.value(t, "brellium.client.refusals", retrieveTemplate))
+		assert.EqualValues(t, 1, r.value(t, "brellium.client.rate_limited", retrieveTemplate))
 		assert.EqualValues(t, 1, r.value(t, "brellium.client.mints", tokenTemplate))
 		assert.Equal(t, int64(r.client.RateLimit().Remaining), r.value(t, "brellium.client.rate_limit.remaining"))
 		assert.Positive(t, r.client.RateLimit().Remaining)
@@ -237,7 +237,7 @@ func TestMetricsCountCallsAttemptsWaitsRefusalsAndMints(t *testing.T) {
 	})
 }
 
-func TestABlockIsCountedAndNotedOnItsSpan(t *testing.T) {
+func TestBlockEventsAndMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, brelliumtest.New())
 		r.emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(2))
@@ -254,22 +254,22 @@ func TestABlockIsCountedAndNotedOnItsSpan(t *testing.T) {
 		for mode, n := range map[string]int64{"watch": 1, "stopped": 1, "lifted": 1} {
 			assert.Equal(t, n, r.value(t, "brellium.client.blocks", attribute.String("brellium.block", mode)), mode)
 		}
-		var noted, ended []string
+		var events, ended []string
 		for _, s := range r.of("audits.retrieve") {
 			for _, e := range s.Events {
-				noted = append(noted, e.Name+" "+e.Attributes[0].Value.AsString())
+				events = append(events, e.Name+" "+e.Attributes[0].Value.AsString())
 			}
 			if n := attr(s, "brellium.attempts"); n.Type() != attribute.EMPTY {
 				ended = append(ended, attr(s, "error.type").AsString())
 			}
 		}
-		assert.Equal(t, []string{"block watch", "block stopped", "block lifted"}, noted)
+		assert.Equal(t, []string{"block watch", "block stopped", "block lifted"}, events)
 		assert.Equal(t, []string{"403", "403", "stopped by a block", ""}, ended)
-		assert.Len(t, r.of("audits.retrieve"), 4+3, "the call that was stopped had no attempt")
+		assert.Len(t, r.of("audits.retrieve"), 4+3, "the stopped call has no attempt span")
 	})
 }
 
-func TestACancelledCallEndsItsSpans(t *testing.T) {
+func TestCanceledCallEndsItsSpans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, brelliumtest.New())
 		r.emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.StallHeaders(0))
@@ -285,7 +285,7 @@ func TestACancelledCallEndsItsSpans(t *testing.T) {
 	})
 }
 
-func TestAnUnknownMethodIsNamedAsTheConventionsSay(t *testing.T) {
+func TestUnknownMethodFollowsSemanticConventions(t *testing.T) {
 	r := newRig(t, brelliumtest.New())
 	require.Error(t, r.client.Do(context.Background(), "PURGE", "/v2/audits/marker-id", nil, nil))
 	require.NoError(t, r.client.Do(context.Background(), "GET", "/v2/audits/"+brelliumtest.SampleAuditID, nil, nil))
@@ -338,7 +338,7 @@ func TestSpanAndMetricNamesAreRouteTemplates(t *testing.T) {
 	})
 }
 
-func TestTheGlobalProvidersAreTheDefault(t *testing.T) {
+func TestGlobalProvidersAreTheDefault(t *testing.T) {
 	tracers, meters, propagator := otel.GetTracerProvider(), otel.GetMeterProvider(), otel.GetTextMapPropagator()
 	defer func() {
 		otel.SetTracerProvider(tracers)
@@ -363,7 +363,7 @@ func TestTheGlobalProvidersAreTheDefault(t *testing.T) {
 	assert.NotEmpty(t, emu.Requests(brelliumtest.OpAuditRetrieve)[0].Header["Traceparent"])
 }
 
-func TestNoopProvidersSwitchEverythingOff(t *testing.T) {
+func TestNoopProviders(t *testing.T) {
 	observer, err := brelliumotel.NewObserver(
 		brelliumotel.WithTracerProvider(tracenoop.NewTracerProvider()),
 		brelliumotel.WithMeterProvider(metricnoop.NewMeterProvider()),
@@ -386,7 +386,7 @@ func onlyTrace(h http.Header) (found http.Header) {
 	return found
 }
 
-func TestOptionsThatAreNilAreRefused(t *testing.T) {
+func TestNilOptionsAreErrors(t *testing.T) {
 	for _, opt := range []brelliumotel.Option{nil, brelliumotel.WithTracerProvider(nil), brelliumotel.WithMeterProvider(nil), brelliumotel.WithPropagator(nil)} {
 		observer, err := brelliumotel.NewObserver(opt)
 		assert.Error(t, err)

@@ -21,10 +21,10 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// marker stands in every value that must not leave the client.
+// marker is in every value that telemetry must not contain.
 const marker = "mk9zq"
 
-// calls has a call of each operation with the marker in every value.
+// calls makes a call of each operation with the marker in every value.
 var calls = map[string]func(context.Context, *brellium.Client) error{
 	brelliumtest.OpAuditList: func(ctx context.Context, c *brellium.Client) error {
 		for _, err := range c.Audits.All(ctx, brellium.AuditListParams{SetID: marker, DocumentID: marker, Flags: []string{marker}, Cursor: marker}) {
@@ -33,55 +33,41 @@ var calls = map[string]func(context.Context, *brellium.Client) error{
 		return nil
 	},
 	brelliumtest.OpAuditRetrieve: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.Audits.Retrieve(ctx, marker, brellium.WithHeader("X-Trace", marker))
-		return err
+		return errOf(c.Audits.Retrieve(ctx, marker, brellium.WithHeader("X-Trace", marker)))
 	},
 	brelliumtest.OpAuditUpdate: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.Audits.Update(ctx, marker, brellium.AuditUpdateParams{Flags: []string{marker}})
-		return err
+		return errOf(c.Audits.Update(ctx, marker, brellium.AuditUpdateParams{Flags: []string{marker}}))
 	},
 	brelliumtest.OpAuditBatchUpdate: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.Audits.BatchUpdate(ctx, brellium.AuditBatchUpdateParams{AuditIDs: []string{marker}, Flags: []string{marker}})
-		return err
+		return errOf(c.Audits.BatchUpdate(ctx, brellium.AuditBatchUpdateParams{AuditIDs: []string{marker}, Flags: []string{marker}}))
 	},
 	brelliumtest.OpUserCreate: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.Users.Create(ctx, brellium.UserCreateParams{Email: marker + "@example.test", Name: marker, Metadata: map[string]any{marker: marker}})
-		return err
+		return errOf(c.Users.Create(ctx, brellium.UserCreateParams{Email: marker + "@example.test", Name: marker, Metadata: map[string]any{marker: marker}}))
 	},
 	brelliumtest.OpUserDelete: func(ctx context.Context, c *brellium.Client) error {
 		return c.Users.Delete(ctx, marker)
 	},
 	brelliumtest.OpUserList: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.Users.List(ctx, brellium.UserListParams{Email: marker + "@example.test"})
-		return err
+		return errOf(c.Users.List(ctx, brellium.UserListParams{Email: marker + "@example.test"}))
 	},
 	brelliumtest.OpEmailRecipientList: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.EmailRecipients.FindByEmail(ctx, marker+"@example.test")
-		return err
+		return errOf(c.EmailRecipients.FindByEmail(ctx, marker+"@example.test"))
 	},
 	brelliumtest.OpEmailRecipientRetrieve: func(ctx context.Context, c *brellium.Client) error {
 		return c.Do(ctx, http.MethodGet, "/v2/email_recipients/"+marker+"?q="+marker, nil, nil)
 	},
-	brelliumtest.OpUserRetrieve: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.Users.Retrieve(ctx, marker)
-		return err
-	},
+	brelliumtest.OpUserRetrieve: func(ctx context.Context, c *brellium.Client) error { return errOf(c.Users.Retrieve(ctx, marker)) },
 	brelliumtest.OpEmailRecipientCreate: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.EmailRecipients.Ensure(ctx, brellium.EmailRecipientCreateParams{Email: marker + "@example.test", Name: marker})
-		return err
+		return errOf(c.EmailRecipients.Ensure(ctx, brellium.EmailRecipientCreateParams{Email: marker + "@example.test", Name: marker}))
 	},
 	brelliumtest.OpDocumentCreate: func(ctx context.Context, c *brellium.Client) error {
 		_, err := c.Documents.Create(ctx, brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{
 			{Filename: marker, ExternalID: marker, DocType: marker, ExternalMetadata: map[string]any{marker: marker}}}})
 		return err
 	},
-	brelliumtest.OpDocumentRetrieve: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.Documents.Retrieve(ctx, marker)
-		return err
-	},
+	brelliumtest.OpDocumentRetrieve: func(ctx context.Context, c *brellium.Client) error { return errOf(c.Documents.Retrieve(ctx, marker)) },
 	brelliumtest.OpDocumentList: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.Documents.List(ctx, brellium.DocumentListParams{ExternalID: marker, Cursor: marker})
-		return err
+		return errOf(c.Documents.List(ctx, brellium.DocumentListParams{ExternalID: marker, Cursor: marker}))
 	},
 	brelliumtest.OpDocumentPut: func(ctx context.Context, c *brellium.Client) error {
 		file := brellium.FileFromBytes(marker+".pdf", []byte(marker))
@@ -89,13 +75,13 @@ var calls = map[string]func(context.Context, *brellium.Client) error{
 		_, err := c.Documents.Upload(ctx, []brellium.UploadFile{file}, brellium.UploadOptions{})
 		return err
 	},
-	brelliumtest.OpTokenCreate: func(ctx context.Context, c *brellium.Client) error {
-		_, err := c.OAuth.CreateToken(ctx)
-		return err
-	},
+	brelliumtest.OpTokenCreate: func(ctx context.Context, c *brellium.Client) error { return errOf(c.OAuth.CreateToken(ctx)) },
 }
 
-// faults are the failures that the calls meet, with the marker in whatever the
+// errOf returns the error of a call.
+func errOf[T any](_ T, err error) error { return err }
+
+// faults are the faults of the calls, with the marker in every value that the
 // server chooses.
 var faults = map[string]brelliumtest.Fault{
 	"none":       brelliumtest.OK(),
@@ -126,7 +112,7 @@ func TestNothingConfidentialIsInSpansOrMetrics(t *testing.T) {
 					emu.Inject(name, fault)
 					_ = call(context.Background(), r.client)
 					spans := r.spans.GetSpans()
-					require.Contains(t, dump(spans), "oauth.token", "what is told is found by the dump")
+					require.Contains(t, dump(spans), "oauth.token", "the dump contains the telemetry")
 					require.Contains(t, dump(r.metrics(t)), "/v2/oauth/token")
 					assert.NotContains(t, dump(spans), marker)
 					assert.NotContains(t, dump(r.metrics(t)), marker)
@@ -145,8 +131,8 @@ func TestNothingConfidentialIsInSpansOrMetrics(t *testing.T) {
 	}
 }
 
-// A transport of the caller's may say anything in its errors.
-func TestWordsOfATransportAreNotInSpans(t *testing.T) {
+// The errors of a custom transport may contain anything.
+func TestTransportErrorTextIsNotInSpans(t *testing.T) {
 	for _, failure := range []error{
 		errors.New("GET https://api.brellium.test/v2/audits/" + marker + ": proxy said no"),
 		&url.Error{Op: "Get", URL: "https://user:" + marker + "@proxy.test", Err: errors.New(marker)},
@@ -167,9 +153,9 @@ func TestWordsOfATransportAreNotInSpans(t *testing.T) {
 	}
 }
 
-// An observer's baggage goes to the API alone, and no header of it can replace
-// one of the client's.
-func TestOnlyThePropagatorsHeadersGoToTheAPI(t *testing.T) {
+// The headers of a propagator go to the API only and cannot replace the
+// client's headers.
+func TestPropagatorHeadersGoToTheAPIOnly(t *testing.T) {
 	emu := brelliumtest.New()
 	observer, err := brelliumotel.NewObserver(
 		brelliumotel.WithTracerProvider(sdktrace.NewTracerProvider()),
@@ -186,7 +172,7 @@ func TestOnlyThePropagatorsHeadersGoToTheAPI(t *testing.T) {
 	assert.NotContains(t, fmt.Sprint(h), marker)
 }
 
-// greedy is a propagator that sets more than it should.
+// greedy is a propagator that sets headers it must not set.
 type greedy struct{ propagation.TraceContext }
 
 func (greedy) Inject(_ context.Context, c propagation.TextMapCarrier) {
@@ -202,7 +188,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// dump is all that printing and encoding find in v.
+// dump returns v printed and encoded in several ways.
 func dump(v any) string {
 	encoded, err := json.Marshal(v)
 	if err != nil {

@@ -2,34 +2,35 @@ package brelliumtest
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
 )
 
-// SampleAuditID is the id of the sample audit of the API's guide. It is
-// complete and has the flags "Failed" and "Missing Signature".
+// SampleAuditID is the id of the sample audit from the API guide, which every
+// emulator has. Its status is "complete" and its flags are "Failed" and
+// "Missing Signature".
 const SampleAuditID = "a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d"
 
-// auditRecord is an audit that is held in memory. A seeded one that nobody has
-// changed is not: it has nil in the list, and is made from its place there when
-// it is asked for.
+// auditRecord is an audit held in memory. An unchanged seeded audit is nil in
+// the list and generated from its position when requested.
 type auditRecord struct {
 	id        string
-	seed      int // the place it was seeded at; -1: not seeded
+	seed      int // the position it was seeded at; -1: not seeded
 	status    string
 	flags     []string
 	setID     string
 	documents []string
 	created   time.Time
 	updated   time.Time
-	json      []byte // once it was asked for; never written to
+	json      []byte // cached encoding; never modified
 }
 
-// SeedAudits adds n synthetic audits of about 2.5 KB each. They are made from
-// their place in the list, so that the same ones appear in each emulator, and
-// take up hardly any memory: some 100,000 are fine.
+// SeedAudits adds n synthetic audits of about 2.5 KB each. They are generated
+// from their position in the list, so every emulator has the same ones and
+// 100,000 of them use little memory.
 func (e *Emulator) SeedAudits(n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -49,7 +50,7 @@ func (e *Emulator) AddAudit(status string, flags ...string) string {
 	return rec.id
 }
 
-// AuditIDs returns the ids of all audits in the order of the list.
+// AuditIDs returns the ids of all audits in list order.
 func (e *Emulator) AuditIDs() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -60,7 +61,7 @@ func (e *Emulator) AuditIDs() []string {
 	return ids
 }
 
-// AuditFlags returns an audit's flags, and false if there is no such audit.
+// AuditFlags returns an audit's flags, and whether there is such an audit.
 func (e *Emulator) AuditFlags(auditID string) ([]string, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -84,16 +85,16 @@ func (e *Emulator) auditIDAt(i int) string {
 	return seededID(auditSpace, i)
 }
 
-// findAudit returns an audit's place in the list.
+// findAudit returns an audit's position in the list.
 func (e *Emulator) findAudit(id string) (int, bool) {
 	if i, found := e.auditIndex[id]; found {
 		return i, true
 	}
-	i, found := seededPlace(auditSpace, id)
+	i, found := seededPosition(auditSpace, id)
 	return i, found && i < len(e.audits) && e.audits[i] == nil
 }
 
-// auditAt returns an audit. A seeded one that is not in memory has no id.
+// auditAt returns an audit. An unchanged seeded audit comes without its id.
 func (e *Emulator) auditAt(i int) auditRecord {
 	if rec := e.audits[i]; rec != nil {
 		return *rec
@@ -101,22 +102,22 @@ func (e *Emulator) auditAt(i int) auditRecord {
 	return e.seededAudit(i)
 }
 
-func (e *Emulator) retrieveAudit(c *call) answer {
+func (e *Emulator) retrieveAudit(c *call) response {
 	i, found := e.findAudit(c.id)
 	if !found {
 		return notFound("Audit")
 	}
-	return ok(e.auditJSON(i))
+	return jsonResponse(http.StatusOK, e.auditJSON(i))
 }
 
-func (e *Emulator) listAudits(c *call) answer {
-	q, refused := parseList(c, "audits")
-	if refused != nil {
-		return *refused
+func (e *Emulator) listAudits(c *call) response {
+	q, err := parseList(c, "audits")
+	if err != nil {
+		return invalid(err.Error())
 	}
-	filter, refused := newAuditFilter(q)
-	if refused != nil {
-		return *refused
+	filter, err := newAuditFilter(q)
+	if err != nil {
+		return invalid(err.Error())
 	}
 	l := newList(q, auditSize)
 	for i := int(min(q.from, uint64(len(e.audits)))); i < len(e.audits); i++ {
@@ -128,10 +129,10 @@ func (e *Emulator) listAudits(c *call) answer {
 		}
 		l.body = e.appendAudit(l.body, i)
 	}
-	return l.answer()
+	return l.response()
 }
 
-// flagsInput is the "flags" of an update: absent, or a list of strings.
+// flagsInput is the optional "flags" of an update.
 type flagsInput struct {
 	set   bool
 	flags []string
@@ -139,18 +140,18 @@ type flagsInput struct {
 
 func (f *flagsInput) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
-		data = []byte(`0`) // refused like any other value that is no list
+		data = []byte(`0`) // invalid, as any value that is not a list
 	}
 	f.set = true
 	return json.Unmarshal(data, &f.flags)
 }
 
-func (e *Emulator) updateAudit(c *call) answer {
+func (e *Emulator) updateAudit(c *call) response {
 	var in struct {
 		Flags flagsInput `json:"flags"`
 	}
-	if refused := c.decode(&in); refused != nil {
-		return *refused
+	if err := c.decode(&in); err != nil {
+		return invalid(err.Error())
 	}
 	i, found := e.findAudit(c.id)
 	if !found {
@@ -159,16 +160,16 @@ func (e *Emulator) updateAudit(c *call) answer {
 	if in.Flags.set {
 		e.setFlags(i, in.Flags.flags, c.now)
 	}
-	return ok(e.auditJSON(i))
+	return jsonResponse(http.StatusOK, e.auditJSON(i))
 }
 
-func (e *Emulator) batchUpdateAudits(c *call) answer {
+func (e *Emulator) batchUpdateAudits(c *call) response {
 	var in struct {
 		AuditIDs []string   `json:"audit_ids"`
 		Flags    flagsInput `json:"flags"`
 	}
-	if refused := c.decode(&in); refused != nil {
-		return *refused
+	if err := c.decode(&in); err != nil {
+		return invalid(err.Error())
 	}
 	if len(in.AuditIDs) == 0 || !in.Flags.set {
 		return invalid("audit_ids and flags are required")
@@ -180,7 +181,7 @@ func (e *Emulator) batchUpdateAudits(c *call) answer {
 			updated = append(updated, id)
 		}
 	}
-	return encoded(http.StatusOK, map[string][]string{"updated_audit_ids": updated})
+	return jsonResponse(http.StatusOK, appendJSON(nil, map[string][]string{"updated_audit_ids": updated}))
 }
 
 // setFlags replaces an audit's flags.
@@ -200,14 +201,14 @@ func (e *Emulator) setFlags(i int, flags []string, now time.Time) {
 type auditFilter struct {
 	statuses, flags               []string
 	setID, documentID             string
-	seededDocument                int // the place of documentID's seeded audit; -1: none
+	seededDocument                int // the position of documentID's seeded audit; -1: none
 	createdAfter, createdBefore   time.Time
 	updatedAfter, updatedBefore   time.Time
 	byCreation, byUpdate, byFlags bool
 }
 
-// newAuditFilter returns nil where the query has no filter.
-func newAuditFilter(q listQuery) (*auditFilter, *answer) {
+// newAuditFilter returns nil if the query has no filter.
+func newAuditFilter(q listQuery) (*auditFilter, error) {
 	f := &auditFilter{
 		statuses:       q.Values["status"],
 		flags:          q.Values["flags"],
@@ -229,16 +230,15 @@ func newAuditFilter(q listQuery) (*auditFilter, *answer) {
 		}
 		parsed, err := time.Parse(time.RFC3339Nano, value)
 		if err != nil {
-			a := invalid(t.name + " must be a time as in RFC 3339")
-			return nil, &a
+			return nil, errors.New(t.name + " must be an RFC 3339 time")
 		}
 		*t.to = parsed
 	}
 	f.byFlags = len(f.flags) > 0
 	f.byCreation = !f.createdAfter.IsZero() || !f.createdBefore.IsZero()
 	f.byUpdate = !f.updatedAfter.IsZero() || !f.updatedBefore.IsZero()
-	if place, found := seededPlace(documentSpace, f.documentID); found {
-		f.seededDocument = place
+	if position, found := seededPosition(documentSpace, f.documentID); found {
+		f.seededDocument = position
 	}
 	if len(f.statuses) == 0 && !f.byFlags && !f.byCreation && !f.byUpdate && f.setID == "" && f.documentID == "" {
 		return nil, nil
@@ -246,17 +246,18 @@ func newAuditFilter(q listQuery) (*auditFilter, *answer) {
 	return f, nil
 }
 
-// match reports whether the audit passes all filters: one of the statuses, one
-// of the flags, the set, the document, and the times, whose ends are excluded.
+// match reports whether the audit passes all filters: it has one of the
+// statuses, one of the flags, the set and the document, and its times are
+// within the bounds, which are exclusive.
 func (f *auditFilter) match(e *Emulator, i int) bool {
 	rec := e.audits[i]
 	if f.documentID != "" {
 		if rec == nil || rec.seed >= 0 {
-			place := i
+			position := i
 			if rec != nil {
-				place = rec.seed
+				position = rec.seed
 			}
-			if place != f.seededDocument {
+			if position != f.seededDocument {
 				return false
 			}
 		} else if !slices.Contains(rec.documents, f.documentID) {
@@ -277,7 +278,7 @@ func between(t, after, before time.Time) bool {
 	return (after.IsZero() || t.After(after)) && (before.IsZero() || t.Before(before))
 }
 
-// auditJSON returns an audit's JSON, which must not be changed.
+// auditJSON returns an audit's JSON, which must not be modified.
 func (e *Emulator) auditJSON(i int) []byte {
 	rec := e.audits[i]
 	if rec == nil {
@@ -292,9 +293,9 @@ func (e *Emulator) auditJSON(i int) []byte {
 // appendAudit appends an audit's JSON.
 func (e *Emulator) appendAudit(dst []byte, i int) []byte {
 	a := e.auditAt(i)
-	place := i
+	position := i
 	if a.seed >= 0 {
-		place = a.seed
+		position = a.seed
 	}
 	dst = append(dst, `{"audit_id":"`...)
 	if a.id == "" {
@@ -328,10 +329,11 @@ func (e *Emulator) appendAudit(dst []byte, i int) []byte {
 		dst = append(dst, '"')
 	}
 	dst = append(dst, ']')
-	return appendContent(dst, place, a.status)
+	return appendContent(dst, position, a.status)
 }
 
-// appendString appends a string as JSON, quickly where nothing is escaped.
+// appendString appends a string as JSON, with a fast path for strings that
+// need no escaping.
 func appendString(dst []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {

@@ -5,9 +5,7 @@ import (
 	"time"
 )
 
-// bucket is a token bucket that refills continuously. Fractions of a token
-// count, so that the first whole token after an empty bucket comes after
-// exactly 1/perSecond.
+// bucket is a token bucket that refills continuously, in fractions of a token.
 type bucket struct {
 	capacity, perSecond float64
 	tokens              float64
@@ -18,8 +16,8 @@ func newBucket(capacity, perSecond float64) bucket {
 	return bucket{capacity: capacity, perSecond: perSecond, tokens: capacity}
 }
 
-// refill brings the bucket up to now. A clock that went back, as it does when
-// an emulator moves into a synctest bubble, adds nothing.
+// refill adds the tokens due at now. A clock that went back adds none, as when
+// an emulator made outside a synctest bubble is used in it.
 func (b *bucket) refill(now time.Time) {
 	if elapsed := now.Sub(b.last); elapsed > 0 && !b.last.IsZero() {
 		b.tokens += elapsed.Seconds() * b.perSecond
@@ -28,7 +26,7 @@ func (b *bucket) refill(now time.Time) {
 	b.last = now
 }
 
-// take takes one token, if there is one.
+// take takes one token and reports whether there was one.
 func (b *bucket) take(now time.Time) bool {
 	b.refill(now)
 	if b.tokens < 1-1e-9 {
@@ -50,10 +48,10 @@ func (b *bucket) set(tokens float64, now time.Time) {
 	b.last = now
 }
 
-// remaining is the number of requests that can be sent right now.
+// remaining returns the number of whole tokens.
 func (b *bucket) remaining() int { return int(b.tokens + 1e-9) }
 
-// reset is the number of seconds until one token is there, rounded up.
+// reset returns the seconds until there is one token, rounded up.
 func (b *bucket) reset() int {
 	if b.tokens >= 1-1e-9 {
 		return 0
@@ -64,8 +62,8 @@ func (b *bucket) reset() int {
 	return max(1, int(math.Ceil((1-b.tokens)/b.perSecond-1e-9)))
 }
 
-// SetRateLimit changes the capacity and the refill of the organization's
-// bucket from now on. What is in it stays, up to the new capacity.
+// SetRateLimit changes the capacity and the refill rate of the organization's
+// bucket. Its tokens stay, up to the new capacity.
 func (e *Emulator) SetRateLimit(capacity int, perSecond float64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -74,14 +72,14 @@ func (e *Emulator) SetRateLimit(capacity int, perSecond float64) {
 	e.bucket.tokens = min(e.bucket.tokens, e.bucket.capacity)
 }
 
-// SetRemaining sets how many requests the organization's bucket holds.
+// SetRemaining sets the number of tokens in the organization's bucket.
 func (e *Emulator) SetRemaining(tokens float64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.bucket.set(tokens, time.Now())
 }
 
-// Remaining returns how many requests the organization could send right now.
+// Remaining returns how many requests the organization can send right now.
 func (e *Emulator) Remaining() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,8 +87,8 @@ func (e *Emulator) Remaining() int {
 	return e.bucket.remaining()
 }
 
-// Spend takes one token from the organization's bucket as another worker of
-// the organization would with a request, and reports whether there was one.
+// Spend takes one token from the organization's bucket, as a request of another
+// worker would, and reports whether there was one.
 func (e *Emulator) Spend() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// The sizes from which on the edge in front of the API refuses a request.
-// Only the first is documented.
+// The gateway in front of the API rejects larger requests. Only the first
+// limit is documented.
 const (
 	maxQuery  = 2048
 	maxPath   = 8 << 10
@@ -22,10 +22,10 @@ const (
 	maxBody   = 10 << 20
 )
 
-// maxRecorded is how much of an uploaded file is kept in its Request.
+// maxRecorded is how much of an uploaded file is kept in Request.Body.
 const maxRecorded = 1 << 20
 
-// call is one request on its way through the emulator.
+// call is one request to the emulator.
 type call struct {
 	method, host, path, query string
 	header                    http.Header
@@ -40,20 +40,20 @@ type call struct {
 	id      string
 
 	fault  *queuedFault // nil: none
-	rec    Request      // what is recorded
-	record *Request     // its place in the records; nil: not recorded
+	rec    Request      // the record so far
+	record *Request     // the recorded copy; nil: not recorded
 
-	body   []byte // an API request's, or the head of an uploaded file
-	keep   int    // how much of an uploaded file
+	body   []byte // an API request's body, or the start of an uploaded file
+	keep   int    // how much of an uploaded file to keep in body
 	size   int64
 	sha256 string
 	now    time.Time
 }
 
-// errDropped ends an exchange whose connection the fault drops.
+// errDropped ends an exchange if the fault drops its connection.
 var errDropped = errors.New("brelliumtest: connection dropped")
 
-// open routes a request and takes the fault that happens to it.
+// open routes a request and takes its fault from the script.
 func (e *Emulator) open(c *call) {
 	host, _, _ := strings.Cut(c.host, ":")
 	c.storage = host == storageHost || strings.HasPrefix(c.path, uploadPrefix)
@@ -99,18 +99,16 @@ func (c *call) conn() connFault {
 	return c.fault.conn
 }
 
-// readBody reads the request's body: whole for an API request, as a stream
-// that is summed for an upload. An API body that is too large is read no
-// further than it takes to know.
+// readBody reads the request's body. The body of an API request is kept, up to
+// one byte more than the limit; an uploaded file is hashed.
 func (c *call) readBody(ctx context.Context, r io.Reader) error {
 	if r == nil {
 		return nil
 	}
-	var pace time.Duration
 	size := c.contentLength
-	if c.fault != nil && c.fault.reading > 0 {
+	slow := c.fault != nil && c.fault.reading > 0
+	if slow {
 		r = &slowReader{ctx: ctx, r: r, left: c.fault.reading, size: size}
-		pace = c.fault.reading
 	}
 	if c.conn() == connDropReading {
 		_, err := io.CopyN(io.Discard, r, max(1, size/2))
@@ -122,7 +120,7 @@ func (c *call) readBody(ctx context.Context, r io.Reader) error {
 	if c.storage {
 		return c.readFile(r)
 	}
-	if pace == 0 && size > 0 && size <= maxBody {
+	if !slow && size > 0 && size <= maxBody {
 		c.body = make([]byte, size)
 		n, err := io.ReadFull(r, c.body)
 		c.body, c.size = c.body[:n], int64(n)
@@ -157,49 +155,49 @@ func (c *call) readFile(r io.Reader) error {
 	return nil
 }
 
-// exchange lets a request whose body was read arrive, does its work, and
-// returns the answer once it is time to send it.
-func (e *Emulator) exchange(ctx context.Context, c *call) (answer, error) {
+// exchange processes a request whose body was read, and returns the response
+// when it is due.
+func (e *Emulator) exchange(ctx context.Context, c *call) (response, error) {
 	var half time.Duration
 	if e.latency != nil {
 		e.mu.Lock()
 		half = e.latency(e.delays) / 2
 		e.mu.Unlock()
 		if err := sleep(ctx, half); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 	}
 	e.arrive(c)
 	if f := c.fault; f != nil {
 		if err := sleep(ctx, f.before); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		if f.conn == connDropBefore {
-			return answer{}, errDropped
+			return response{}, errDropped
 		}
 	}
-	a := e.process(c)
+	r := e.process(c)
 	if err := sleep(ctx, half); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if f := c.fault; f != nil {
 		if err := sleep(ctx, f.after); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		switch f.conn {
 		case connDropAfter:
-			return answer{}, errDropped
+			return response{}, errDropped
 		case connStallHeaders:
 			if err := stall(ctx, f.stall); err != nil {
-				return answer{}, err
+				return response{}, err
 			}
 		}
 	}
-	return a, nil
+	return r, nil
 }
 
-// process does what the API does with a request, and records the answer.
-func (e *Emulator) process(c *call) answer {
+// process runs a request and records its response.
+func (e *Emulator) process(c *call) response {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.now = time.Now()
@@ -212,51 +210,52 @@ func (e *Emulator) process(c *call) answer {
 			clear(e.tokens)
 		}
 	}
-	a := e.decide(c)
-	a.storage = c.storage
-	if !a.bare {
-		a.requestID = e.newID()
+	r := e.serve(c)
+	r.storage = c.storage
+	if !r.bare {
+		r.requestID = e.newID()
 	}
 	if c.fault != nil && c.fault.noLimit {
-		a.limit = limitState{}
+		r.limit = limitState{}
 	}
-	if a.failure != nil {
-		if a.storage {
-			a.contentType, a.body = "application/xml", a.failure.xml(a.requestID)
+	if r.failure != nil {
+		if r.storage {
+			r.contentType, r.body = "application/xml", r.failure.xml(r.requestID)
 		} else {
-			a.contentType, a.body = jsonType, a.failure.envelope(a.requestID)
+			r.contentType, r.body = jsonType, r.failure.envelope(r.requestID)
 		}
 	}
-	c.rec.Status, c.rec.RequestID = a.status, a.requestID
-	e.answers[operationStatus{c.rec.Operation, a.status}]++
+	c.rec.Status, c.rec.RequestID = r.status, r.requestID
+	e.responses[operationStatus{c.rec.Operation, r.status}]++
 	if c.record != nil {
 		*c.record = c.rec
 	}
-	return a
+	return r
 }
 
-// decide finds the answer to a request: at the edge, or behind it.
-func (e *Emulator) decide(c *call) answer {
+// serve returns the response of the gateway, the storage host, the token
+// endpoint or the API.
+func (e *Emulator) serve(c *call) response {
 	if s := c.scripted(); s != nil && s.bare && !c.fault.work {
-		return c.script(answer{})
+		return c.script(response{})
 	}
-	if status := c.refusedAtEdge(); status != 0 {
-		return bare(status)
+	if status := c.gatewayStatus(); status != 0 {
+		return response{status: status, bare: true}
 	}
 	switch {
 	case c.storage:
 		return c.script(e.store(c))
-	case c.op == &tokenCreate:
-		// No token and none of the organization's budget is needed to mint.
-		return e.mint(c)
+	case c.rec.Operation == OpTokenCreate:
+		return e.mint(c) // needs no access token and does not use the rate limit
 	case c.op == nil && c.allow != "" && strings.HasSuffix(c.path, "/oauth/token"):
 		return c.script(e.operate(c))
 	}
 	return e.serveAPI(c)
 }
 
-// refusedAtEdge returns the status with which the edge refuses a request, or 0.
-func (c *call) refusedAtEdge() int {
+// gatewayStatus returns the status with which the gateway rejects a request, or
+// 0.
+func (c *call) gatewayStatus() int {
 	if len(c.query) > maxQuery {
 		return http.StatusForbidden
 	}
@@ -278,94 +277,94 @@ func (c *call) refusedAtEdge() int {
 	return 0
 }
 
-// serveAPI checks the access token, takes a token from the bucket, and runs
-// the operation.
-func (e *Emulator) serveAPI(c *call) answer {
+// serveAPI checks the access token, charges the rate limit and runs the
+// operation.
+func (e *Emulator) serveAPI(c *call) response {
 	if !e.authorized(c) {
 		c.postpone(e)
 		return fail(http.StatusUnauthorized, "UNAUTHORIZED", "The access token is missing, unknown, revoked or expired")
 	}
-	var a answer
-	switch s := c.scripted(); {
+	s := c.scripted()
+	switch {
 	case s != nil && s.status == http.StatusUnauthorized:
-		return c.script(answer{})
+		return c.script(response{})
 	case s != nil && s.status == http.StatusTooManyRequests:
-		return c.scriptRefusal(&e.bucket, 1)
+		return c.scriptRateLimited(&e.bucket, 1)
 	}
 	if !e.bucket.take(c.now) {
 		c.postpone(e)
-		return refuse(&e.bucket)
+		return rateLimited(&e.bucket)
 	}
 	c.rec.Spent = true
-	if s := c.scripted(); s != nil && !c.fault.work {
-		a = c.script(answer{})
-	} else {
-		a = c.script(e.operate(c))
+	var r response
+	if s == nil || c.fault.work {
+		r = e.operate(c)
 	}
-	if !a.bare {
-		a.limit = limitState{true, int(e.bucket.capacity), e.bucket.remaining(), 0}
+	r = c.script(r)
+	if !r.bare {
+		r.limit = limitState{true, int(e.bucket.capacity), e.bucket.remaining(), 0}
 	}
-	return a
+	return r
 }
 
-// operate runs the operation, if the request is one.
-func (e *Emulator) operate(c *call) answer {
+// operate runs the operation, if there is one.
+func (e *Emulator) operate(c *call) response {
 	if c.size > 0 && !isJSON(c.header.Get("Content-Type")) {
 		return fail(http.StatusBadRequest, "INVALID_CONTENT_TYPE", "Content-Type must be application/json")
 	}
 	if c.op == nil {
 		if c.allow != "" {
-			a := fail(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "The method is not allowed here")
-			a.allow = c.allow
-			return a
+			r := fail(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "The method is not allowed here")
+			r.allow = c.allow
+			return r
 		}
 		return notFound("Endpoint")
 	}
 	c.rec.Worked = true
-	return c.op.work(e, c)
+	return c.op.run(e, c)
 }
 
-// scripted returns the answer that the fault gives, or nil.
+// scripted returns the scripted response, or nil.
 func (c *call) scripted() *scripted {
 	if c.fault == nil {
 		return nil
 	}
-	return c.fault.answer
+	return c.fault.response
 }
 
-// script returns the scripted answer where there is one, and else the given.
-func (c *call) script(a answer) answer {
+// script returns the scripted response, or r if there is none.
+func (c *call) script(r response) response {
 	s := c.scripted()
 	if s == nil {
-		return a
+		return r
 	}
-	a = answer{status: s.status, contentType: s.contentType, body: s.body, bare: s.bare}
+	r = response{status: s.status, contentType: s.contentType, body: s.body, bare: s.bare}
 	if s.code != "" {
 		message := s.message
 		if message == "" {
 			message = "A scripted failure"
 		}
-		a.failure = &failure{errorType(s.status), s.code, message}
+		r.failure = &failure{errorType(s.status), s.code, message}
 	}
-	return a
+	return r
 }
 
-// scriptRefusal returns a scripted 429: a bucket that is empty for as long as
-// the script's Retry-After says.
-func (c *call) scriptRefusal(b *bucket, seconds int) answer {
+// scriptRateLimited returns a scripted 429. Its RateLimit headers describe a
+// bucket that is empty until the script's Retry-After.
+func (c *call) scriptRateLimited(b *bucket, seconds int) response {
 	for _, h := range c.fault.headers {
 		if n, err := strconv.Atoi(h.value); err == nil && n > 0 && h.key == "Retry-After" {
 			seconds = n
 		}
 	}
-	a := c.script(answer{})
-	a.retryAfter = seconds
-	a.limit = limitState{true, int(b.capacity), 0, seconds}
-	return a
+	r := c.script(response{})
+	r.retryAfter = seconds
+	r.limit = limitState{true, int(b.capacity), 0, seconds}
+	return r
 }
 
-// postpone returns a scripted answer to the script, since the API refused the
-// request by itself.
+// postpone puts a scripted response back into the script, because the emulator
+// rejected the request by itself.
 func (c *call) postpone(e *Emulator) {
 	if c.scripted() != nil {
 		e.putBack(c.fault)
@@ -373,16 +372,16 @@ func (c *call) postpone(e *Emulator) {
 	}
 }
 
-// refuse is the 429 of a bucket.
-func refuse(b *bucket) answer {
-	a := fail(http.StatusTooManyRequests, "RATE_LIMITED", "Too many requests")
-	a.retryAfter = b.reset()
-	a.limit = limitState{true, int(b.capacity), b.remaining(), b.reset()}
-	return a
+// rateLimited returns the 429 of an empty bucket.
+func rateLimited(b *bucket) response {
+	r := fail(http.StatusTooManyRequests, "RATE_LIMITED", "Too many requests")
+	r.retryAfter = b.reset()
+	r.limit = limitState{true, int(b.capacity), b.remaining(), b.reset()}
+	return r
 }
 
-// isJSON reports whether a Content-Type is application/json, in whatever case
-// and with whatever parameters.
+// isJSON reports whether a Content-Type is application/json, ignoring case and
+// parameters.
 func isJSON(contentType string) bool {
 	if contentType == jsonType {
 		return true
@@ -391,8 +390,7 @@ func isJSON(contentType string) bool {
 	return err == nil && mediaType == jsonType
 }
 
-// sleep waits for d. It returns early, with the context's error, when the
-// context ends.
+// sleep waits for d, or returns the context's error when the context ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -407,7 +405,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// stall waits for d, or until the context ends where d is 0.
+// stall waits for d, or until the context ends if d is 0.
 func stall(ctx context.Context, d time.Duration) error {
 	if d > 0 {
 		return sleep(ctx, d)
@@ -416,7 +414,7 @@ func stall(ctx context.Context, d time.Duration) error {
 	return context.Cause(ctx)
 }
 
-// slowReader spreads the reading of a body over a time.
+// slowReader spreads the reading of a body over a duration.
 type slowReader struct {
 	ctx  context.Context
 	r    io.Reader

@@ -6,12 +6,12 @@ import (
 	"github.com/brellium/brellium-go"
 )
 
-// Client returns a client of the emulator with the emulator's credentials,
-// over Transport, so that no socket is opened and virtual time works. Options
-// come after the emulator's own. They may replace its base URL and transport,
-// and its key pair by another; for a client with a fixed token, give
-// brellium.NewClient the emulator's BaseURL, Transport and IssueToken. The
-// error is that of brellium.NewClient, for a wrong option.
+// Client returns a client of the emulator. It has the emulator's credentials
+// and uses [Emulator.Transport], so it opens no socket and works under
+// testing/synctest. The options are applied after these and override them. For
+// a client with a fixed token, call [brellium.NewClient] with
+// [Emulator.BaseURL], [Emulator.Transport] and [Emulator.IssueToken]. The error
+// is that of [brellium.NewClient] for an invalid option.
 func (e *Emulator) Client(opts ...brellium.ClientOption) (*brellium.Client, error) {
 	return brellium.NewClient(append([]brellium.ClientOption{
 		brellium.WithBaseURL(e.BaseURL()),

@@ -13,7 +13,7 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-func TestClientWalksAllAuditsInVirtualTime(t *testing.T) {
+func TestClientListsAllAuditsInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithRateLimit(2, 1))
 		emu.SeedAudits(999)
@@ -26,11 +26,13 @@ func TestClientWalksAllAuditsInVirtualTime(t *testing.T) {
 			ids = append(ids, audit.AuditID)
 		}
 		assert.Equal(t, emu.AuditIDs(), ids)
-		assert.Greater(t, time.Since(start), 4*time.Second, "the limit holds in virtual time")
+		assert.Greater(t, time.Since(start), 4*time.Second, "the rate limit applies in virtual time")
 	})
 }
 
-func TestClientOptionsReplaceTheEmulatorsOwn(t *testing.T) {
+func TestExampleInVirtualTime(t *testing.T) { testRetryAfter(t) }
+
+func TestClientOptionsOverrideTheEmulators(t *testing.T) {
 	emu := brelliumtest.New()
 	client, err := emu.Client(brellium.WithClientCredentials("nobody", "nothing"))
 	require.NoError(t, err)

@@ -1,21 +1,21 @@
 // Package brelliumtest emulates the Brellium v2 API for tests.
 //
 // An [Emulator] holds an organization's audits, documents, users, email
-// recipients and access tokens in memory, and answers as the API does: with
-// its rate limit, its error envelope, its conflicts and its bare refusals. It
-// can be reached in process through [Emulator.Transport], which opens no
-// socket and so works under testing/synctest; through [Emulator.Handler]; or
-// on a port of the loopback interface after [Emulator.Start].
+// recipients and access tokens in memory and behaves like the API, including
+// rate limits, error envelopes, conflicts and bare 403 responses.
 //
 //	emu := brelliumtest.New()
 //	client, err := emu.Client()
 //
-// What goes wrong in production can be scripted with [Emulator.Inject]: an
-// answer of 503, an HTML page from a gateway, a connection that breaks before
-// or after the work was done, a cut-off body, a stalled answer, another worker
-// that empties the bucket. What the emulator received is kept and can be read
-// with [Emulator.Requests].
+// [Emulator.Client] returns a client that reaches the emulator in process. It
+// opens no socket, so tests can run in virtual time with testing/synctest. For
+// other clients there are [Emulator.Transport], [Emulator.Handler], and
+// [Emulator.Start], which serves on a port.
 //
-// The sample audit of the API's guide, [SampleAuditID], is always there. All
-// data is synthetic.
+// [Emulator.Inject] scripts faults: error statuses, HTML pages, dropped and
+// stalled connections, truncated bodies, revoked tokens, and other workers that
+// use up the rate limit. [Emulator.Requests] returns the requests received.
+//
+// Every emulator has the audit [SampleAuditID] of the API guide. All data is
+// synthetic.
 package brelliumtest

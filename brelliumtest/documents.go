@@ -11,48 +11,48 @@ const maxBatch = 100
 
 // The states of a document.
 const (
-	docTodo       = "todo" // its file has not arrived
+	docTodo       = "todo" // the file has not been uploaded
 	docInProgress = "in_progress"
 	docComplete   = "complete"
 	docError      = "error"
 )
 
-// Document is what the emulator holds of a document and its file.
+// Document is a document in the emulator, with its file.
 type Document struct {
-	// DocumentID, ExternalID, Filename and DocType are those of the API; the
-	// last three as they were given.
+	// DocumentID, ExternalID, Filename and DocType are the API's fields of
+	// these names.
 	DocumentID, ExternalID, Filename, DocType string
 	// Status is "todo", "in_progress", "error" or "complete".
 	Status string
-	// AuditID is the id of the document's audit, empty before there is one.
+	// AuditID is the id of the document's audit, empty if it has none yet.
 	AuditID string
 	// Arrived is true once a file was stored.
 	Arrived bool
-	// Size is the size of the stored file, SHA256 the sum of its content in
-	// hexadecimal, ContentType what came with it.
+	// Size is the size of the stored file, SHA256 the hexadecimal digest of
+	// its content, and ContentType the Content-Type of its upload.
 	Size        int64
 	SHA256      string
 	ContentType string
-	// Puts is the number of times that a file was stored. More than one means
-	// that it was sent again after it had arrived.
+	// Puts is the number of times a file was stored. More than one means that
+	// it was uploaded again after it had arrived.
 	Puts int
 }
 
 type documentRecord struct {
 	Document
-	place    uint64
+	position uint64
 	metadata json.RawMessage
 }
 
-// documentStore holds the documents in the order of their creation, and those
-// of them that wait for their audit.
+// documentStore holds the documents in creation order and those waiting for
+// their audits.
 type documentStore struct {
 	all        []*documentRecord
 	byID       map[string]*documentRecord
 	byExternal map[string]*documentRecord
 	waiting    []waitingDocument
-	urls       uint64 // number of upload URLs given out
-	dead       uint64 // the number up to which they were made to expire
+	urls       uint64 // number of upload URLs issued
+	expired    uint64 // URLs up to this number were made to expire
 }
 
 type waitingDocument struct {
@@ -65,7 +65,7 @@ func (s *documentStore) init() {
 	s.byExternal = make(map[string]*documentRecord)
 }
 
-// settle gives the documents their audits whose time has come.
+// settle creates the audits that are due.
 func (s *documentStore) settle(e *Emulator, now time.Time) {
 	for len(s.waiting) > 0 && !now.Before(s.waiting[0].due) {
 		w := s.waiting[0]
@@ -81,7 +81,7 @@ func (s *documentStore) settle(e *Emulator, now time.Time) {
 	}
 }
 
-// Documents returns the documents in the order of their creation.
+// Documents returns the documents in creation order.
 func (e *Emulator) Documents() []Document {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -104,9 +104,9 @@ func (e *Emulator) Document(id string) (Document, bool) {
 	return Document{}, false
 }
 
-// FailDocument makes the processing of a document fail, given by its id or
-// external id: its status becomes "error" and it gets no audit. It reports
-// false where there is no such document or it has its audit already.
+// FailDocument makes the processing of the document with this id or external
+// id fail: its status becomes "error" and it gets no audit. It reports whether
+// there is such a document that has no audit yet.
 func (e *Emulator) FailDocument(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,7 +126,7 @@ func (e *Emulator) findDocument(id string) *documentRecord {
 	return e.documents.byExternal[id]
 }
 
-func (e *Emulator) createDocuments(c *call) answer {
+func (e *Emulator) createDocuments(c *call) response {
 	type input struct {
 		Filename         string          `json:"filename"`
 		ExternalID       string          `json:"external_id"`
@@ -136,8 +136,8 @@ func (e *Emulator) createDocuments(c *call) answer {
 	var in struct {
 		Documents []input `json:"documents"`
 	}
-	if refused := c.decode(&in); refused != nil {
-		return *refused
+	if err := c.decode(&in); err != nil {
+		return invalid(err.Error())
 	}
 	if len(in.Documents) == 0 || len(in.Documents) > maxBatch {
 		return invalid("documents must have 1 to 100 items")
@@ -179,7 +179,7 @@ func (e *Emulator) createDocuments(c *call) answer {
 					DocType:    d.DocType,
 					Status:     docTodo,
 				},
-				place:    uint64(len(e.documents.all)),
+				position: uint64(len(e.documents.all)),
 				metadata: d.ExternalMetadata,
 			}
 			e.documents.all = append(e.documents.all, rec)
@@ -192,40 +192,40 @@ func (e *Emulator) createDocuments(c *call) answer {
 			rec.DocumentID, orNull(rec.ExternalID), rec.Filename, rec.Status, e.uploadURL(c, rec),
 		})
 	}
-	return encoded(http.StatusCreated, out)
+	return jsonResponse(http.StatusCreated, appendJSON(nil, out))
 }
 
-func (e *Emulator) retrieveDocument(c *call) answer {
+func (e *Emulator) retrieveDocument(c *call) response {
 	d := e.documents.byID[c.id]
 	if d == nil {
 		return notFound("Document")
 	}
-	return ok(e.appendDocument(nil, c, d))
+	return jsonResponse(http.StatusOK, e.appendDocument(nil, c, d))
 }
 
-func (e *Emulator) listDocuments(c *call) answer {
-	q, refused := parseList(c, "documents")
-	if refused != nil {
-		return *refused
+func (e *Emulator) listDocuments(c *call) response {
+	q, err := parseList(c, "documents")
+	if err != nil {
+		return invalid(err.Error())
 	}
 	l := newList(q, 512)
 	all := e.documents.all
 	external := q.Get("external_id")
 	if external != "" {
 		all = nil
-		if d := e.documents.byExternal[external]; d != nil && d.place >= q.from {
+		if d := e.documents.byExternal[external]; d != nil && d.position >= q.from {
 			all = []*documentRecord{d}
 		}
 	} else {
 		all = all[min(q.from, uint64(len(all))):]
 	}
 	for _, d := range all {
-		if !l.item(d.place) {
+		if !l.item(d.position) {
 			break
 		}
 		l.body = e.appendDocument(l.body, c, d)
 	}
-	return l.answer()
+	return l.response()
 }
 
 // appendDocument appends a document's JSON.

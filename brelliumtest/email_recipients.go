@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// EmailRecipient is what the emulator holds of an email recipient.
+// EmailRecipient is an email recipient in the emulator.
 type EmailRecipient struct{ EmailRecipientID, Email, Name string }
 
 type recipientRecord struct {
@@ -15,7 +15,7 @@ type recipientRecord struct {
 	created time.Time
 }
 
-// EmailRecipients returns the email recipients in the order of their creation.
+// EmailRecipients returns the email recipients in creation order.
 func (e *Emulator) EmailRecipients() []EmailRecipient {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -26,13 +26,13 @@ func (e *Emulator) EmailRecipients() []EmailRecipient {
 	return recipients
 }
 
-func (e *Emulator) createRecipient(c *call) answer {
+func (e *Emulator) createRecipient(c *call) response {
 	var in struct {
 		Email string `json:"email"`
 		Name  string `json:"name"`
 	}
-	if refused := c.decode(&in); refused != nil {
-		return *refused
+	if err := c.decode(&in); err != nil {
+		return invalid(err.Error())
 	}
 	if !isEmail(in.Email) {
 		return invalid("email must be an email address")
@@ -42,21 +42,21 @@ func (e *Emulator) createRecipient(c *call) answer {
 	}
 	r := &recipientRecord{EmailRecipient{e.newID(), in.Email, in.Name}, c.now}
 	e.recipients = append(e.recipients, r)
-	return answer{status: http.StatusCreated, contentType: jsonType, body: r.appendTo(nil)}
+	return jsonResponse(http.StatusCreated, r.appendTo(nil))
 }
 
-func (e *Emulator) retrieveRecipient(c *call) answer {
+func (e *Emulator) retrieveRecipient(c *call) response {
 	i := slices.IndexFunc(e.recipients, func(r *recipientRecord) bool { return r.EmailRecipientID == c.id })
 	if i < 0 {
 		return notFound("Email recipient")
 	}
-	return ok(e.recipients[i].appendTo(nil))
+	return jsonResponse(http.StatusOK, e.recipients[i].appendTo(nil))
 }
 
-func (e *Emulator) listRecipients(c *call) answer {
-	q, refused := parseList(c, "email_recipients")
-	if refused != nil {
-		return *refused
+func (e *Emulator) listRecipients(c *call) response {
+	q, err := parseList(c, "email_recipients")
+	if err != nil {
+		return invalid(err.Error())
 	}
 	email := q.Get("email")
 	l := newList(q, 256)
@@ -70,7 +70,7 @@ func (e *Emulator) listRecipients(c *call) answer {
 		}
 		l.body = r.appendTo(l.body)
 	}
-	return l.answer()
+	return l.response()
 }
 
 // appendTo appends the email recipient's JSON.

@@ -7,27 +7,25 @@ import (
 	"time"
 )
 
-// InProcessURL is the base URL under which [Emulator.Transport] answers. The
-// transport takes any other host name as well, but for the one of the storage
-// host.
+// InProcessURL is the base URL for [Emulator.Transport]. The transport serves
+// the API under any other host name too, except that of the storage host.
 const InProcessURL = "https://api.brellium.test"
 
-// storageHost is the host of the upload URLs that are given out in process.
+// storageHost is the host of upload URLs in process.
 const storageHost = "storage.brellium.test"
 
 // Emulator is an in-memory Brellium v2 API for one organization. Create one
-// with [New]. All of its methods may be called from several goroutines.
+// with [New]. Its methods are safe for concurrent use.
 type Emulator struct {
 	// URL is the base URL of the emulator's port, such as
-	// "http://127.0.0.1:49152". Start sets it; it is empty before.
+	// "http://127.0.0.1:49152". It is empty until [Emulator.Start] sets it.
 	URL string
 
-	// ClientID and ClientSecret are the first key pair of the organization.
-	// Set other ones with [WithCredentials], and add more with
-	// [Emulator.AddCredentials].
+	// ClientID and ClientSecret are the organization's key pair. Set them with
+	// [WithCredentials]; add more pairs with [Emulator.AddCredentials].
 	ClientID, ClientSecret string
 
-	// Settings, fixed once New returns.
+	// Settings, which do not change after New.
 	addr             string
 	basePath         string
 	storageURL       string
@@ -46,20 +44,20 @@ type Emulator struct {
 
 	mu          sync.Mutex
 	ids         *rand.Rand // for ids and tokens
-	chances     *rand.Rand // for faults that come by chance
+	chances     *rand.Rand // for Fault.Sometimes
 	delays      *rand.Rand // for latency
 	bucket      bucket
 	secrets     map[string]string // client id to secret
 	mintBuckets map[string]*bucket
-	tokens      map[string]time.Time // access token to its expiry
+	tokens      map[string]time.Time // access token to expiry
 
-	faults  map[string][]*queuedFault
-	records []*Request
-	counts  map[string]int
-	answers map[operationStatus]int
+	faults    map[string][]*queuedFault
+	records   []*Request
+	counts    map[string]int
+	responses map[operationStatus]int
 
-	audits     []*auditRecord // nil: seeded, and not changed since
-	auditIndex map[string]int // the places of those that are not nil
+	audits     []*auditRecord // nil: seeded and unchanged
+	auditIndex map[string]int // the positions of those that are not nil
 	documents  documentStore
 	users      []*userRecord
 	userSeq    uint64
@@ -67,10 +65,10 @@ type Emulator struct {
 	recipients []*recipientRecord
 
 	server *http.Server
-	served chan struct{} // closed once the server has ended
+	served chan struct{} // closed when the server has stopped
 }
 
-// New returns an emulator with the sample audit and nothing else in it. It
+// New returns an emulator that contains only the audit [SampleAuditID]. It
 // starts no goroutine and opens no port.
 func New(opts ...Option) *Emulator {
 	e := &Emulator{
@@ -90,7 +88,7 @@ func New(opts ...Option) *Emulator {
 		tokens:         make(map[string]time.Time),
 		faults:         make(map[string][]*queuedFault),
 		counts:         make(map[string]int),
-		answers:        make(map[operationStatus]int),
+		responses:      make(map[operationStatus]int),
 		auditIndex:     make(map[string]int),
 		invites:        make(map[string]int),
 	}
@@ -112,8 +110,8 @@ func New(opts ...Option) *Emulator {
 	return e
 }
 
-// BaseURL returns the base URL for a client of this emulator: that of its
-// port after Start, and the one for [Emulator.Transport] before.
+// BaseURL returns the base URL for clients of the emulator: [Emulator.URL] after
+// [Emulator.Start], otherwise [InProcessURL], each with the [WithBasePath].
 func (e *Emulator) BaseURL() string {
 	if e.URL != "" {
 		return e.URL + e.basePath
@@ -128,7 +126,7 @@ func (e *Emulator) newID() string {
 	return string(b[:])
 }
 
-// appendUUID appends a version 4 UUID made of the given bits.
+// appendUUID appends a version 4 UUID made from the given bits.
 func appendUUID(dst []byte, hi, lo uint64) []byte {
 	const digits = "0123456789abcdef"
 	hi = hi&^0xf000 | 0x4000

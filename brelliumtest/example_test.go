@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/brellium/brellium-go"
@@ -27,8 +28,7 @@ func Example() {
 	// Output: complete [Failed Missing Signature]
 }
 
-// What your code does when a user is already invited can be tested without
-// waiting for it to happen.
+// Test how your code handles a user who is already invited.
 func ExampleEmulator_Inject() {
 	emu := brelliumtest.New()
 	client, err := emu.Client()
@@ -48,7 +48,45 @@ func ExampleEmulator_Inject() {
 	// requests: 1
 }
 
-// On a port, the emulator can be used by any client and in any language.
+// A response can get lost after the operation ran.
+func ExampleDropAfter() {
+	emu := brelliumtest.New()
+	client, err := emu.Client()
+	if err != nil {
+		log.Fatal(err)
+	}
+	emu.Inject(brelliumtest.OpUserCreate, brelliumtest.DropAfter())
+
+	_, err = client.Users.Create(context.Background(), brellium.UserCreateParams{Email: "casey@example.test"})
+	fmt.Println("outcome unknown:", brellium.OutcomeUnknown(err))
+	fmt.Println("invitations sent:", emu.Invitations("casey@example.test"))
+	// Output:
+	// outcome unknown: true
+	// invitations sent: 1
+}
+
+func ExampleEmulator_SeedAudits() {
+	emu := brelliumtest.New()
+	emu.SeedAudits(999) // in addition to the sample audit
+	client, err := emu.Client()
+	if err != nil {
+		log.Fatal(err)
+	}
+	n, failed := 0, 0
+	for audit, err := range client.Audits.All(context.Background(), brellium.AuditListParams{Limit: 100}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		n++
+		if slices.Contains(audit.Flags, "Failed") {
+			failed++
+		}
+	}
+	fmt.Println(n, "audits,", failed, "failed, in", emu.Count(brelliumtest.OpAuditList), "pages")
+	// Output: 1000 audits, 196 failed, in 10 pages
+}
+
+// On a port, any client in any language can use the emulator.
 func ExampleEmulator_Start() {
 	emu := brelliumtest.New()
 	if err := emu.Start(); err != nil {
@@ -56,21 +94,21 @@ func ExampleEmulator_Start() {
 	}
 	defer emu.Close()
 
-	body := fmt.Sprintf(`{"grant_type":"client_credentials","client_id":%q,"client_secret":%q}`, emu.ClientID, emu.ClientSecret)
-	resp, err := http.Post(emu.URL+"/v2/oauth/token", "application/json", strings.NewReader(body))
+	request := fmt.Sprintf(`{"grant_type":"client_credentials","client_id":%q,"client_secret":%q}`, emu.ClientID, emu.ClientSecret)
+	resp, err := http.Post(emu.URL+"/v2/oauth/token", "application/json", strings.NewReader(request))
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
+	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(resp.StatusCode, strings.Contains(string(answer), `"expires_in":3600`))
+	fmt.Println(resp.StatusCode, strings.Contains(string(body), `"expires_in":3600`))
 	// Output: 200 true
 }
 
-// Every request that arrived can be looked at.
+// Check what your code sent.
 func ExampleEmulator_Requests() {
 	emu := brelliumtest.New()
 	client, err := emu.Client()
@@ -81,10 +119,8 @@ func ExampleEmulator_Requests() {
 	if _, err := client.Audits.Update(context.Background(), brelliumtest.SampleAuditID, params); err != nil {
 		log.Fatal(err)
 	}
-	for _, r := range emu.Requests() {
-		fmt.Println(r.Operation, r.Method, r.Status, r.Spent)
+	for _, r := range emu.Requests(brelliumtest.OpAuditUpdate) {
+		fmt.Println(r.Method, r.Status, string(r.Body))
 	}
-	// Output:
-	// oauth.token POST 200 false
-	// audits.update PATCH 200 true
+	// Output: PATCH 200 {"flags":["Needs Review"]}
 }

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Fault is something that goes wrong with a request, scripted with
-// [Emulator.Inject]. A constructor such as [Status] or [DropAfter] says what
-// happens; methods add to it and return the changed fault:
+// Fault is a failure of a request, scripted with [Emulator.Inject].
+// Constructors such as [Status] and [DropAfter] return one; its methods return
+// a changed copy:
 //
 //	brelliumtest.Status(503, "UNAVAILABLE").WithHeader("Retry-After", "2").Times(3)
 //
-// A Fault is a value and may be used for several operations and emulators.
+// A Fault is a value that can be used with several operations and emulators.
 type Fault struct {
-	answer    *scripted // what to answer instead
-	work      bool      // the operation's work is done first
+	response  *scripted // replaces the usual response
+	work      bool      // run the operation first
 	conn      connFault
-	stall     time.Duration // of stallHeaders and stallBody; 0: for ever
+	stall     time.Duration // of stallHeaders and stallBody; 0: forever
 	reset     bool          // RST instead of FIN
 	gzip      bool
 	cutGzip   bool
@@ -30,19 +30,19 @@ type Fault struct {
 	after     time.Duration
 	reading   time.Duration
 	headers   []headerChange
-	times     int // negative: for ever
+	times     int // negative: forever
 	sometimes bool
 	chance    float64
 	condition func(*Request) bool
 }
 
-// scripted is an answer that takes the place of the usual one.
+// scripted is a response that replaces the usual one.
 type scripted struct {
 	status        int
-	code, message string // with envelope where code is set
+	code, message string // in an envelope, if code is set
 	contentType   string
 	body          []byte
-	size          int64 // of a body that is made up while it is sent
+	size          int64 // of a body generated while it is sent
 	bare          bool
 }
 
@@ -64,202 +64,198 @@ const (
 	connTruncated
 )
 
-// OK answers as usual. It fills a place in a script, and is what other faults
-// are made of: OK().DelayAnswer(time.Second), OK().Truncated().
+// OK responds as usual. Use it to let a request through, or as the base of
+// another fault: OK().DelayResponse(time.Second), OK().Truncated().
 func OK() Fault { return Fault{times: 1} }
 
-// Status answers with a status and the error envelope with this code (on the
-// storage host, with its XML). The request is authenticated and charged as
-// usual, but the work is not done unless AfterWork says so. Scripted answers
-// of 401 and 429 cost nothing; the latter have Retry-After: 1 unless
-// WithHeader sets another.
+// Status responds with a status and an error envelope with this code, or from
+// the storage host with its XML error. The request is authenticated and charged
+// to the rate limit as usual, but the operation does not run unless
+// [Fault.AfterWork] is set. Scripted 401 and 429 responses are not charged; a
+// 429 has Retry-After: 1 unless [Fault.WithHeader] sets another.
 //
-// With an empty code the answer has an empty body, but still a request id and
-// the RateLimit headers. For an answer without these, see [Bare].
+// With an empty code the response has an empty body, but still a request id and
+// the RateLimit headers. For a response without those, see [Bare].
 func Status(status int, code string) Fault {
-	return Fault{times: 1, answer: &scripted{status: status, code: code}}
+	return Fault{times: 1, response: &scripted{status: status, code: code}}
 }
 
-// Bare answers with a status and nothing else, as the edge in front of the API
-// does for 403, 413, 414 and 431: no body, no envelope, no request id, no
-// RateLimit headers. The request never reaches the API and costs nothing,
-// unless AfterWork says that it was the answer that got lost.
+// Bare responds with a status only, as the gateway in front of the API does for
+// 403, 413, 414 and 431: no body, no request id, no RateLimit headers. The
+// request does not reach the API and is not charged, unless [Fault.AfterWork]
+// is set.
 func Bare(status int) Fault {
-	return Fault{times: 1, answer: &scripted{status: status, bare: true}}
+	return Fault{times: 1, response: &scripted{status: status, bare: true}}
 }
 
-// HTML answers as Bare does, with an HTML page as the body.
+// HTML responds as [Bare] does, with an HTML page as the body.
 func HTML(status int) Fault {
 	title := http.StatusText(status)
 	page := "<!DOCTYPE html>\n<html><head><title>" + title + "</title></head>\n<body><center><h1>" +
 		title + "</h1></center><hr><p>The request could not be satisfied by the gateway.</p>" +
 		"<p>Please try again in a few minutes, or contact the operator of this site.</p></body></html>\n"
-	return Fault{times: 1, answer: &scripted{status: status, bare: true, contentType: "text/html; charset=utf-8", body: []byte(page)}}
+	return Fault{times: 1, response: &scripted{status: status, bare: true, contentType: "text/html; charset=utf-8", body: []byte(page)}}
 }
 
-// Blocked is the bare 403 of a client that sent too much, with an HTML page.
+// Blocked is the bare 403 with an HTML page that a blocked client gets.
 func Blocked() Fault { return HTML(http.StatusForbidden) }
 
-// Respond answers with a status and any body, with a request id and the
-// RateLimit headers. The content type may be empty. With a 2xx status the work
-// is done, with any other it is not unless AfterWork says so.
+// Respond responds with a status and any body, with a request id and the
+// RateLimit headers. The content type may be empty. The operation runs first if
+// the status is 2xx or [Fault.AfterWork] is set.
 func Respond(status int, contentType, body string) Fault {
 	return Fault{
-		times:  1,
-		work:   status >= 200 && status < 300,
-		answer: &scripted{status: status, contentType: contentType, body: []byte(body)},
+		times:    1,
+		work:     status >= 200 && status < 300,
+		response: &scripted{status: status, contentType: contentType, body: []byte(body)},
 	}
 }
 
-// Redirect answers with a redirect status such as 302 to the location.
+// Redirect responds with a status such as 302 and a Location.
 func Redirect(status int, location string) Fault {
 	return Respond(status, "", "").WithHeader("Location", location)
 }
 
-// LargeBody answers with a status and a body of n bytes that is made while it
-// is read.
+// LargeBody responds with a status and a body of n bytes, generated while it is
+// read.
 func LargeBody(status int, n int64) Fault {
 	f := Respond(status, "text/plain", "")
-	f.answer.size = n
+	f.response.size = n
 	return f
 }
 
-// NeverSent refuses the connection. Over Transport the error is the one of a
-// refused dial, and the request is not recorded; on a port the connection is
-// reset at once.
+// NeverSent refuses the connection; the request is not recorded. With
+// [Emulator.Transport] the error is that of a refused dial. On a port, the
+// connection is reset at once.
 func NeverSent() Fault { return Fault{times: 1, conn: connRefused} }
 
-// Unsent breaks the connection before a byte of the request was written, as
-// happens to a pooled one that the server has closed. The request is not
-// recorded. On a port it does the same as NeverSent.
+// Unsent fails the write of the first byte, as on a pooled connection that the
+// server has closed. The request is not recorded. On a port it does the same as
+// [NeverSent].
 func Unsent() Fault { return Fault{times: 1, conn: connUnsent} }
 
-// DropReading breaks the connection in the middle of the request's body.
+// DropReading resets the connection halfway through the request's body.
 func DropReading() Fault { return Fault{times: 1, conn: connDropReading, reset: true} }
 
-// DropBefore reads the request and closes the connection without doing
-// anything.
+// DropBefore reads the request and closes the connection without running the
+// operation.
 func DropBefore() Fault { return Fault{times: 1, conn: connDropBefore} }
 
-// DropAfter does the work and closes the connection without an answer.
+// DropAfter runs the operation and closes the connection without a response.
 func DropAfter() Fault { return Fault{times: 1, conn: connDropAfter} }
 
-// StallHeaders does the work, and sends the answer only after d, or never
-// where d is 0: then the exchange lasts until the request's context or the
-// connection ends.
+// StallHeaders runs the operation and sends the response after d. If d is 0 it
+// sends none: the request hangs until its context or the connection ends.
 func StallHeaders(d time.Duration) Fault {
 	return Fault{times: 1, conn: connStallHeaders, stall: d}
 }
 
-// RevokedToken revokes all access tokens when the request comes in, so that it
-// gets a 401 and a newly minted token works again.
+// RevokedToken revokes all access tokens when the request arrives, so the
+// request gets a 401. A newly minted token works.
 func RevokedToken() Fault { return Fault{times: 1, revoke: true} }
 
 // OtherWorker takes n tokens from the organization's bucket when the request
-// comes in, as another worker's burst just before would.
+// arrives, like a burst of another worker.
 func OtherWorker(n int) Fault { return Fault{times: 1, burst: float64(n)} }
 
-// InviteFailed makes users.create keep the user and answer 502 INVITE_FAILED,
-// no invitation being sent.
-func InviteFailed() Fault {
-	return Fault{times: 1, invite: true}
-}
+// InviteFailed makes users.create keep the user, send no invitation and respond
+// with 502 INVITE_FAILED.
+func InviteFailed() Fault { return Fault{times: 1, invite: true} }
 
-// RevokeFailed makes users.delete keep the user and answer 502 REVOKE_FAILED.
+// RevokeFailed makes users.delete keep the user and respond with 502
+// REVOKE_FAILED.
 func RevokeFailed() Fault { return Status(http.StatusBadGateway, "REVOKE_FAILED") }
 
-// Times lets the fault happen to n requests instead of one.
+// Times applies the fault to n requests instead of one.
 func (f Fault) Times(n int) Fault { f.times = n; return f }
 
-// Forever lets the fault happen to every request from now on.
+// Forever applies the fault to every request from now on.
 func (f Fault) Forever() Fault { f.times = -1; return f }
 
-// Sometimes lets the fault happen with probability p to each request that
-// comes to it; the others go on to the next fault of the script. The chance
-// is drawn from the emulator's seed.
+// Sometimes applies the fault to each request with probability p. The other
+// requests get the next fault of the script. See [WithSeed].
 func (f Fault) Sometimes(p float64) Fault { f.sometimes, f.chance = true, p; return f }
 
-// When lets the fault happen only to requests that match. What is known of
-// the request at that time is its operation, method, host, path, query,
-// header and content length. The function must not call the emulator.
+// When applies the fault only to requests for which match returns true. Of the
+// [Request], only the operation, method, host, path, query, header and content
+// length are set. match must not call the emulator.
 func (f Fault) When(match func(*Request) bool) Fault { f.condition = match; return f }
 
-// AfterWork does the operation's work before the scripted answer is given, as
-// when a gateway loses the API's answer.
+// AfterWork runs the operation before the scripted response, as if a gateway
+// had lost the API's response.
 func (f Fault) AfterWork() Fault { f.work = true; return f }
 
-// WithMessage sets the message in the envelope of Status.
+// WithMessage sets the error message of [Status].
 func (f Fault) WithMessage(message string) Fault {
-	if f.answer != nil {
-		a := *f.answer
+	if f.response != nil {
+		a := *f.response
 		a.message = message
-		f.answer = &a
+		f.response = &a
 	}
 	return f
 }
 
-// WithHeader sets a header of the answer. An empty value removes it.
+// WithHeader sets a header of the response. An empty value removes it.
 func (f Fault) WithHeader(key, value string) Fault {
 	f.headers = append(slices.Clone(f.headers), headerChange{http.CanonicalHeaderKey(key), value})
 	return f
 }
 
-// WithoutRateLimit leaves the RateLimit headers out.
+// WithoutRateLimit removes the RateLimit headers.
 func (f Fault) WithoutRateLimit() Fault { f.noLimit = true; return f }
 
-// Delay lets d pass before the request is looked at.
+// Delay waits for d before processing the request.
 func (f Fault) Delay(d time.Duration) Fault { f.before = d; return f }
 
-// DelayAnswer lets d pass between the work and the answer.
-func (f Fault) DelayAnswer(d time.Duration) Fault { f.after = d; return f }
+// DelayResponse waits for d after running the operation.
+func (f Fault) DelayResponse(d time.Duration) Fault { f.after = d; return f }
 
-// SlowRead reads the request's body at a pace that takes d in all.
+// SlowRead takes d to read the request's body.
 func (f Fault) SlowRead(d time.Duration) Fault { f.reading = d; return f }
 
-// Gzipped compresses the answer.
+// Gzipped compresses the response.
 func (f Fault) Gzipped() Fault { f.gzip = true; return f }
 
-// GzipTruncated compresses the answer and leaves out the second half of it,
-// with a Content-Length that fits what is sent.
+// GzipTruncated compresses the response and sends the first half of it, with
+// the Content-Length of that half.
 func (f Fault) GzipTruncated() Fault { f.gzip, f.cutGzip = true, true; return f }
 
-// Truncated announces the whole body, sends half of it, and closes the
-// connection.
+// Truncated sends half of the body, with the Content-Length of the whole, and
+// closes the connection.
 func (f Fault) Truncated() Fault { f.conn = connTruncated; return f }
 
 // ResetInBody sends half of the body and resets the connection.
 func (f Fault) ResetInBody() Fault { f.conn, f.reset = connResetBody, true; return f }
 
-// StallInBody sends half of the body and the rest only after d, or never where
-// d is 0.
+// StallInBody sends half of the body and the rest after d, or never if d is 0.
 func (f Fault) StallInBody(d time.Duration) Fault {
 	f.conn, f.stall = connStallBody, d
 	return f
 }
 
-// AsReset resets the connection where the fault would close it, so that the
-// client sees ECONNRESET rather than an end of file.
+// AsReset resets the connection instead of closing it, so the client sees
+// ECONNRESET instead of EOF.
 func (f Fault) AsReset() Fault { f.reset = true; return f }
 
-// queuedFault is a fault in an emulator's script.
+// queuedFault is a fault in the script of an operation.
 type queuedFault struct {
 	Fault
-	operation string // whose script it is in
-	left      int    // negative: for ever
+	operation string
+	left      int // negative: forever
 }
 
-// Inject adds faults to the script of an operation, such as
-// "audits.retrieve"; the constants that begin with Op name them all. They
-// happen in this order, each to one request unless Times or Forever says
-// otherwise. Where an operation has none left, the script of OpAny applies.
+// Inject appends faults to the script of an operation, such as
+// [OpAuditRetrieve]. They apply in this order, each to one request unless
+// [Fault.Times] or [Fault.Forever] is set. An operation whose script is empty
+// uses the script of [OpAny].
 //
-// A fault that scripts an answer waits for the next request where the API
-// itself refuses this one, with a 401 or a 429.
+// If the emulator itself responds to a request with 401 or 429, a fault with a
+// scripted response stays in the script for the next request.
 //
-// An operation that does not exist is a mistake in the test, which would then
-// test nothing: Inject panics.
+// Inject panics if there is no such operation, since the test would then test
+// nothing.
 func (e *Emulator) Inject(operation string, faults ...Fault) {
-	if !knownOperation(operation) {
+	if !injectable(operation) {
 		panic("brelliumtest: Inject: there is no operation " + strconv.Quote(operation))
 	}
 	e.mu.Lock()
@@ -278,8 +274,8 @@ func (e *Emulator) ClearFaults() {
 	clear(e.faults)
 }
 
-// PendingFaults returns how many faults of an operation's script are still to
-// happen, and -1 where one of them lasts for ever.
+// PendingFaults returns how many more requests the faults in an operation's
+// script apply to, or -1 if one applies forever.
 func (e *Emulator) PendingFaults(operation string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -293,8 +289,7 @@ func (e *Emulator) PendingFaults(operation string) int {
 	return n
 }
 
-// takeFault returns the fault that happens to a request, or nil. The caller
-// holds e.mu.
+// takeFault returns the fault for a request, or nil. The caller holds e.mu.
 func (e *Emulator) takeFault(r *Request) *queuedFault {
 	if len(e.faults) == 0 {
 		return nil
@@ -315,14 +310,14 @@ func (e *Emulator) takeFrom(operation string, r *Request) *queuedFault {
 		if q.left > 0 {
 			q.left--
 		}
-		e.dropSpent(operation)
+		e.trimScript(operation)
 		return q
 	}
 	return nil
 }
 
-// dropSpent removes the used-up faults at the head of a script.
-func (e *Emulator) dropSpent(operation string) {
+// trimScript removes the used faults from the front of a script.
+func (e *Emulator) trimScript(operation string) {
 	queue := e.faults[operation]
 	for len(queue) > 0 && queue[0].left == 0 {
 		queue = queue[1:]
@@ -334,7 +329,7 @@ func (e *Emulator) dropSpent(operation string) {
 	e.faults[operation] = queue
 }
 
-// putBack returns a fault that did not come to pass to the head of its script.
+// putBack returns a fault that was not applied to the front of its script.
 func (e *Emulator) putBack(q *queuedFault) {
 	if q.left < 0 {
 		return

@@ -43,7 +43,7 @@ func TestScriptedStatus(t *testing.T) {
 		assert.Equal(t, "api_error", f.Error.Type)
 		assert.Equal(t, "7", r.header.Get("Retry-After"))
 		assert.Equal(t, "100", r.header.Get("RateLimit-Limit"))
-		assert.Equal(t, "Failed", flag(), "no work was done")
+		assert.Equal(t, "Failed", flag(), "the operation did not run")
 
 		r = patch("B")
 		assert.Equal(t, 500, r.status)
@@ -56,7 +56,7 @@ func TestScriptedStatus(t *testing.T) {
 		patch("D").requireFailure(t, 502, "BAD_GATEWAY")
 		assert.Equal(t, "C", flag())
 		patch("E").requireFailure(t, 504, "LATE")
-		assert.Equal(t, "E", flag(), "the work was done")
+		assert.Equal(t, "E", flag(), "the operation ran")
 		r = patch("F")
 		r.requireFailure(t, 502, "BAD_GATEWAY")
 		assert.Empty(t, r.header.Get("RateLimit-Limit"))
@@ -74,7 +74,7 @@ func TestScriptedStatus(t *testing.T) {
 	}, brelliumtest.WithRateLimit(100, 0.001))
 }
 
-func TestScriptedRefusalsCostNothing(t *testing.T) {
+func TestScripted401And429AreNotCharged(t *testing.T) {
 	both(t, func(t *testing.T, s *session) {
 		s.emu.Inject(brelliumtest.OpAuditRetrieve,
 			brelliumtest.Status(429, "RATE_LIMITED"),
@@ -117,13 +117,13 @@ func TestScriptedMint(t *testing.T) {
 	assert.Contains(t, s.mint(s.credentials()).body, `"access_token":""`)
 	_, err := s.try(s.request("POST", "/v2/oauth/token", s.credentials()))
 	require.ErrorIs(t, err, io.EOF)
-	for range 14 { // every attempt but the scripted 429 has counted
+	for range 14 { // the scripted 429 was not charged, the other attempts were
 		require.Equal(t, 200, s.mint(s.credentials()).status)
 	}
 	s.mint(s.credentials()).requireFailure(t, 429, "RATE_LIMITED")
 }
 
-func TestScriptWaitsForTheAPIsOwnRefusals(t *testing.T) {
+func TestScriptedResponseWaitsWhileTheEmulatorRejects(t *testing.T) {
 	s := inProcess(t, brelliumtest.WithRateLimit(1, 0.001))
 	s.emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE"))
 	s.emu.SetRemaining(0)
@@ -168,7 +168,7 @@ func TestRespond(t *testing.T) {
 		assert.Equal(t, "<p>hello</p>", r.body)
 		assert.Equal(t, "text/html", r.header.Get("Content-Type"))
 		assert.NotEmpty(t, r.header.Get("X-Request-Id"))
-		assert.Len(t, s.emu.Users(), 1, "a 2xx has done its work")
+		assert.Len(t, s.emu.Users(), 1, "a 2xx runs the operation")
 		r = s.do("POST", "/v2/users", `{"email":"b@example.test"}`)
 		assert.Equal(t, "{", r.body)
 		assert.Len(t, s.emu.Users(), 1)
@@ -249,7 +249,7 @@ func TestNeverSent(t *testing.T) {
 	assert.Zero(t, s.emu.Count(brelliumtest.OpAny))
 }
 
-func TestCutBodies(t *testing.T) {
+func TestTruncatedBodies(t *testing.T) {
 	both(t, func(t *testing.T, s *session) {
 		whole := s.get(sample).body
 		s.emu.Inject(brelliumtest.OpAuditRetrieve,
@@ -276,7 +276,7 @@ func TestGzip(t *testing.T) {
 			brelliumtest.OK().Gzipped(), brelliumtest.OK().GzipTruncated(),
 			brelliumtest.OK().Gzipped(), brelliumtest.OK().Gzipped())
 
-		// Without Accept-Encoding of its own, the client gets it decoded.
+		// Without an Accept-Encoding header, the body is decoded.
 		resp, err := s.http.Do(s.request("GET", sample, ""))
 		require.NoError(t, err)
 		body, err := io.ReadAll(resp.Body)
@@ -301,7 +301,7 @@ func TestGzip(t *testing.T) {
 		assert.Equal(t, whole, string(body))
 
 		r := s.do("GET", sample, "", "Accept-Encoding: identity")
-		assert.Equal(t, whole, r.body, "not asked for, not compressed")
+		assert.Equal(t, whole, r.body, "not compressed unless accepted")
 	})
 }
 
@@ -322,7 +322,7 @@ func TestStalls(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Equal(t, 10*time.Second, took)
 		flags, _ := s.emu.AuditFlags(brelliumtest.SampleAuditID)
-		assert.Equal(t, "A", flags[0], "the work was done")
+		assert.Equal(t, "A", flags[0], "the operation ran")
 
 		r, took, err := patch("B", 10*time.Second)
 		require.NoError(t, err)
@@ -355,7 +355,7 @@ func TestStallsOnAPort(t *testing.T) {
 	defer resp.Body.Close()
 	_, err = io.ReadFull(resp.Body, make([]byte, 100))
 	require.NoError(t, err)
-	s.emu.Close() // ends the stalled exchange as well
+	s.emu.Close() // ends the stalled request too
 	_, err = io.ReadAll(resp.Body)
 	require.Error(t, err)
 }
@@ -378,24 +378,24 @@ func TestDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inProcess(t)
 		start := time.Now()
-		s.emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.OK().Delay(time.Second).DelayAnswer(2*time.Second))
+		s.emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.OK().Delay(time.Second).DelayResponse(2*time.Second))
 		require.Equal(t, 200, s.get(sample).status)
 		assert.Equal(t, 3*time.Second, time.Since(start))
 
-		for _, f := range []brelliumtest.Fault{brelliumtest.OK().Delay(time.Minute), brelliumtest.OK().DelayAnswer(time.Minute)} {
+		for _, f := range []brelliumtest.Fault{brelliumtest.OK().Delay(time.Minute), brelliumtest.OK().DelayResponse(time.Minute)} {
 			s.emu.ClearRequests()
 			s.emu.Inject(brelliumtest.OpAuditRetrieve, f)
 			ctx, cancel := context.WithCancelCause(t.Context())
-			time.AfterFunc(time.Second, func() { cancel(errMine) })
+			time.AfterFunc(time.Second, func() { cancel(errTest) })
 			_, err := s.try(s.request("GET", sample, "").WithContext(ctx))
-			require.ErrorIs(t, err, errMine)
+			require.ErrorIs(t, err, errTest)
 			require.Len(t, s.emu.Requests(), 1)
 		}
-		assert.True(t, s.emu.Requests()[0].Worked, "it was cancelled after the work")
+		assert.True(t, s.emu.Requests()[0].Worked, "canceled after the operation ran")
 	})
 }
 
-var errMine = errors.New("cancelled by the test")
+var errTest = errors.New("canceled by the test")
 
 func TestSlowRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -419,7 +419,7 @@ func TestSlowRead(t *testing.T) {
 	})
 }
 
-func TestBlockedBodyReaderIsFreedByTheContext(t *testing.T) {
+func TestContextUnblocksABodyRead(t *testing.T) {
 	s := inProcess(t)
 	target := *s.create(first)[0].UploadURL
 	r, w := io.Pipe()
@@ -476,9 +476,9 @@ func TestOtherWorker(t *testing.T) {
 
 func TestScriptOrder(t *testing.T) {
 	s := inProcess(t)
-	put := func(r *brelliumtest.Request) bool { return strings.Contains(r.RawQuery, "only") }
+	only := func(r *brelliumtest.Request) bool { return strings.Contains(r.RawQuery, "only") }
 	s.emu.Inject(brelliumtest.OpAny, brelliumtest.Status(500, "ANY"))
-	s.emu.Inject(brelliumtest.OpAuditList, brelliumtest.Status(501, "ONLY").When(put).Forever(), brelliumtest.Status(503, "LIST"))
+	s.emu.Inject(brelliumtest.OpAuditList, brelliumtest.Status(501, "ONLY").When(only).Forever(), brelliumtest.Status(503, "LIST"))
 	status := func(path string) int { return s.get(path).status }
 	assert.Equal(t, 503, status("/v2/audits"))
 	assert.Equal(t, 501, status("/v2/audits?only=1"))
@@ -493,7 +493,7 @@ func TestScriptOrder(t *testing.T) {
 	assert.Equal(t, 500, status("/v2/audits"))
 }
 
-func TestFaultsByChance(t *testing.T) {
+func TestSometimes(t *testing.T) {
 	failures := func(p float64) (n int) {
 		s := inProcess(t, brelliumtest.WithRateLimit(1e6, 1))
 		s.emu.Inject(brelliumtest.OpAny, brelliumtest.Status(503, "UNAVAILABLE").Forever().Sometimes(p))
@@ -539,7 +539,7 @@ func TestLatency(t *testing.T) {
 			require.True(t, took >= 99*time.Millisecond && took < 200*time.Millisecond, took)
 			requests := s.emu.Requests()
 			arrived := requests[len(requests)-1].Arrived
-			require.InDelta(t, took.Seconds()/2, arrived.Sub(start).Seconds(), 0.001, "one half before, the other after")
+			require.InDelta(t, took.Seconds()/2, arrived.Sub(start).Seconds(), 0.001, "half before the request, half after")
 			all = append(all, took)
 		}
 		assert.NotEqual(t, all[0], all[1])

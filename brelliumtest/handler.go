@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Handler returns the emulator as an http.Handler, to be put on a server of
-// one's own. See Start for one that is ready.
+// Handler returns the emulator as an [http.Handler] for your own server. See
+// [Emulator.Start] for a ready server.
 func (e *Emulator) Handler() http.Handler { return http.HandlerFunc(e.serveHTTP) }
 
 func (e *Emulator) serveHTTP(w http.ResponseWriter, r *http.Request) {
@@ -34,25 +34,25 @@ func (e *Emulator) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		abort(w, true)
 	}
-	a, err := e.exchange(ctx, c)
+	resp, err := e.exchange(ctx, c)
 	if err != nil {
 		abort(w, c.fault != nil && c.fault.reset)
 	}
-	out, err := c.wire(&a, acceptsGzip(r.Header))
+	out, err := c.wire(&resp, acceptsGzip(r.Header))
 	if err != nil {
 		abort(w, true)
 	}
-	out.send(w, r, a.status)
+	out.send(w, r, resp.status)
 }
 
-// send writes the answer, as far as it goes.
+// send writes the response, up to where the fault ends it.
 func (w *wire) send(rw http.ResponseWriter, r *http.Request, status int) {
 	h := rw.Header()
 	for key, values := range w.header {
 		h[documented(key)] = values
 	}
 	if _, set := w.header["Content-Type"]; !set {
-		h["Content-Type"] = nil // net/http is not to guess one
+		h["Content-Type"] = nil // keeps net/http from setting one
 	}
 	if allowsBody(status) {
 		h.Set("Content-Length", strconv.FormatInt(w.length, 10))
@@ -80,7 +80,7 @@ func (w *wire) send(rw http.ResponseWriter, r *http.Request, status int) {
 	}
 }
 
-// copy writes the body's bytes from at up to end, and reports whether it could.
+// copy writes the body's bytes from at to end, and reports whether it could.
 func (w *wire) copy(to io.Writer, at, end int64) bool {
 	if w.size == 0 {
 		_, err := to.Write(w.body[at:end])
@@ -97,20 +97,20 @@ func (w *wire) copy(to io.Writer, at, end int64) bool {
 	return true
 }
 
-// abort ends the connection without another byte, and the handler with it.
+// abort closes the connection and ends the handler with a panic.
 func abort(w http.ResponseWriter, reset bool) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err == nil {
 		if tcp, ok := conn.(*net.TCPConn); ok && reset {
-			_ = tcp.SetLinger(0) // without it the client sees an end of file
+			_ = tcp.SetLinger(0) // sends RST instead of FIN
 		}
 		conn.Close()
 	}
 	panic(http.ErrAbortHandler)
 }
 
-// documented spells the RateLimit headers as the API's guide does; net/http
-// has its own spelling for them.
+// documented returns the spelling of the RateLimit headers in the API guide,
+// which differs from net/http's canonical form.
 func documented(key string) string {
 	switch key {
 	case "Ratelimit-Limit":

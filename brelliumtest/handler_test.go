@@ -39,7 +39,7 @@ func TestHandlerOverHTTP2(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "https", u.Scheme)
 	assert.Equal(t, "localhost", u.Hostname())
-	u.Host = "127.0.0.1:" + u.Port() // the name that the test certificate has
+	u.Host = "127.0.0.1:" + u.Port() // the test certificate is valid for this name
 	require.Equal(t, 200, s.do("PUT", u.String(), "x").status, "the signature leaves the host alone")
 
 	s.emu.Inject(brelliumtest.OpAuditUpdate, brelliumtest.DropAfter(), brelliumtest.OK().Truncated(), brelliumtest.OK().ResetInBody())
@@ -57,7 +57,7 @@ func TestHandlerOverHTTP2(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-func TestHandlerKnowsItsHost(t *testing.T) {
+func TestUploadURLHost(t *testing.T) {
 	emu := brelliumtest.New()
 	for host, want := range map[string]string{
 		"127.0.0.1:81":       "http://localhost:81/uploads/",
@@ -76,7 +76,7 @@ func TestHandlerKnowsItsHost(t *testing.T) {
 	}
 }
 
-func TestStartReportsAnAddressInUse(t *testing.T) {
+func TestStartReturnsAnErrorForAnAddressInUse(t *testing.T) {
 	s := onPort(t)
 	u, err := url.Parse(s.emu.URL)
 	require.NoError(t, err)

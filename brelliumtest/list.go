@@ -4,63 +4,59 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 )
 
-// The default and the largest number of items on a page.
+// The default and the maximum page size.
 const (
 	defaultLimit = 20
 	maxLimit     = 100
 )
 
-// cursorMark begins every cursor, so that each has characters ("+/+/") that
-// must be escaped in a query.
+// cursorMark starts every cursor, so that each contains characters ("+/+/")
+// that must be escaped in a query.
 const cursorMark = "\xfb\xff\xbf"
 
-// listQuery is the query of a list, with what all lists have in common.
+// listQuery is the query of a list request.
 type listQuery struct {
 	url.Values
 	kind  string
 	limit int
-	from  uint64 // the first item's place, from the cursor
+	from  uint64 // the first item's position, from the cursor
 }
 
-// parseList reads the query of a list. The kind keeps the cursors of one list
-// from being used for another.
-func parseList(c *call, kind string) (listQuery, *answer) {
+// parseList parses the query of a list request. The cursors of one kind of
+// list are not valid for another.
+func parseList(c *call, kind string) (listQuery, error) {
 	q := listQuery{kind: kind, limit: defaultLimit}
-	refused := func(message string) (listQuery, *answer) {
-		a := invalid(message)
-		return q, &a
-	}
 	values, err := url.ParseQuery(c.query)
 	if err != nil {
-		return refused("The query string is malformed")
+		return q, errors.New("the query string is malformed")
 	}
 	q.Values = values
 	if values.Has("limit") {
 		q.limit, err = strconv.Atoi(values.Get("limit"))
 		if err != nil || q.limit < 1 || q.limit > maxLimit {
-			return refused("limit must be a number from 1 to 100")
+			return q, errors.New("limit must be a number from 1 to 100")
 		}
 	}
 	if values.Has("cursor") {
 		raw, err := base64.StdEncoding.DecodeString(values.Get("cursor"))
-		place, ok := strings.CutPrefix(string(raw), cursorMark+kind+":")
-		if err != nil || !ok {
-			return refused("cursor is not one of this list")
+		position, ok := strings.CutPrefix(string(raw), cursorMark+kind+":")
+		from, parseErr := strconv.ParseUint(position, 10, 64)
+		if err != nil || !ok || parseErr != nil {
+			return q, errors.New("cursor is not a cursor of this list")
 		}
-		if q.from, err = strconv.ParseUint(place, 10, 64); err != nil {
-			return refused("cursor is not one of this list")
-		}
+		q.from = from
 	}
 	return q, nil
 }
 
-// list is a page of a list while it is made.
+// list builds a page of a list.
 type list struct {
 	query listQuery
 	body  []byte
@@ -75,11 +71,11 @@ func newList(q listQuery, itemSize int) *list {
 	return l
 }
 
-// item makes room for one more item, which the caller then appends to l.body.
-// It reports false where the page is full: the list goes on at this place.
-func (l *list) item(place uint64) bool {
+// item starts the item at a position, which the caller then appends to l.body.
+// It reports false if the page is full: the next page starts there.
+func (l *list) item(position uint64) bool {
 	if l.n == l.query.limit {
-		l.more, l.next = true, place
+		l.more, l.next = true, position
 		return false
 	}
 	if l.n > 0 {
@@ -89,7 +85,7 @@ func (l *list) item(place uint64) bool {
 	return true
 }
 
-func (l *list) answer() answer {
+func (l *list) response() response {
 	l.body = append(l.body, `],"has_more":`...)
 	l.body = strconv.AppendBool(l.body, l.more)
 	l.body = append(l.body, `,"next_cursor":`...)
@@ -100,14 +96,13 @@ func (l *list) answer() answer {
 		l.body = append(l.body, "null"...)
 	}
 	l.body = append(l.body, '}')
-	return ok(l.body)
+	return jsonResponse(http.StatusOK, l.body)
 }
 
-// decode reads a JSON object from a request's body.
-func (c *call) decode(into any) *answer {
+// decode decodes the request's body, a JSON object.
+func (c *call) decode(into any) error {
 	if !bytes.HasPrefix(bytes.TrimLeft(c.body, " \t\r\n"), []byte("{")) || json.Unmarshal(c.body, into) != nil {
-		a := fail(http.StatusBadRequest, "INVALID_REQUEST", "The body is not a JSON object of the expected form")
-		return &a
+		return errors.New("the body is not a JSON object of the expected form")
 	}
 	return nil
 }

@@ -29,11 +29,11 @@ func TestMintedTokenWorks(t *testing.T) {
 
 		s.token = token.AccessToken
 		require.Equal(t, 200, s.get(sample).status)
-		assert.Equal(t, 99, s.emu.Remaining(), "the mint costs nothing of the organization's budget")
+		assert.Equal(t, 99, s.emu.Remaining(), "a token request is not charged")
 	})
 }
 
-func TestMintRefusals(t *testing.T) {
+func TestMintErrors(t *testing.T) {
 	both(t, func(t *testing.T, s *session) {
 		s.mint(`{"grant_type":"client_credentials","client_id":"x","client_secret":"y"}`).requireFailure(t, 401, "invalid_client")
 		s.mint(strings.Replace(s.credentials(), "client_credentials", "password", 1)).requireFailure(t, 400, "unsupported_grant_type")
@@ -46,7 +46,7 @@ func TestMintRefusals(t *testing.T) {
 	})
 }
 
-func TestSecondKeyPairSharesTheBudget(t *testing.T) {
+func TestSecondKeyPairSharesTheRateLimit(t *testing.T) {
 	s := inProcess(t, brelliumtest.WithCredentials("id-1", "secret-1"))
 	s.emu.AddCredentials("id-2", "secret-2")
 	for range 20 {
@@ -54,7 +54,7 @@ func TestSecondKeyPairSharesTheBudget(t *testing.T) {
 	}
 	s.mint(s.credentials()).requireFailure(t, 429, "RATE_LIMITED")
 	r := s.mint(`{"grant_type":"client_credentials","client_id":"id-2","client_secret":"secret-2"}`)
-	require.Equal(t, 200, r.status, "each client id has a limit of its own")
+	require.Equal(t, 200, r.status, "each client id has its own limit")
 	require.Equal(t, 200, s.get(sample).status)
 	require.Equal(t, 99, s.emu.Remaining())
 }
@@ -96,7 +96,7 @@ func TestTokensExpireAndAreRevoked(t *testing.T) {
 	})
 }
 
-func TestUnauthorizedCostsNothingAndSaysNothing(t *testing.T) {
+func TestUnauthorizedIsNotChargedAndHasNoRateLimitHeaders(t *testing.T) {
 	both(t, func(t *testing.T, s *session) {
 		for _, auth := range []string{"", "Bearer", "Bearer nonsense", "Basic Zm9v"} {
 			r := s.do("GET", sample, "", "Authorization: "+auth)
@@ -112,7 +112,7 @@ func TestUnauthorizedCostsNothingAndSaysNothing(t *testing.T) {
 	})
 }
 
-func TestRateLimitHeadersOfAnAllowedAnswer(t *testing.T) {
+func TestRateLimitHeaders(t *testing.T) {
 	both(t, func(t *testing.T, s *session) {
 		r := s.get(sample)
 		require.Equal(t, 200, r.status)
@@ -141,7 +141,7 @@ func TestErrorsCostOneToken(t *testing.T) {
 	}, brelliumtest.WithRateLimit(10, 0.001))
 }
 
-func TestBurstThenRefusals(t *testing.T) {
+func TestBurstThenRateLimited(t *testing.T) {
 	both(t, func(t *testing.T, s *session) {
 		for range 100 {
 			require.Equal(t, 200, s.get(sample).status)
@@ -168,7 +168,7 @@ func TestBucketInVirtualTime(t *testing.T) {
 		require.Equal(t, "1", r.header.Get("RateLimit-Reset"))
 		for range 50 {
 			time.Sleep(200*time.Millisecond - time.Microsecond)
-			require.Equal(t, 429, s.get(sample).status, "a refusal costs nothing")
+			require.Equal(t, 429, s.get(sample).status, "a 429 is not charged")
 			time.Sleep(time.Microsecond)
 			require.Equal(t, 200, s.get(sample).status, "exactly 5 per second")
 		}
@@ -196,10 +196,10 @@ func TestBucketCanBeChanged(t *testing.T) {
 	})
 }
 
-func TestEmulatorMovesIntoABubble(t *testing.T) {
+func TestEmulatorMadeOutsideABubble(t *testing.T) {
 	emu := brelliumtest.New(brelliumtest.WithRateLimit(2, 5))
 	require.True(t, emu.Spend())
-	synctest.Test(t, func(t *testing.T) { // where the clock stands at the year 2000
+	synctest.Test(t, func(t *testing.T) { // where the time is the year 2000
 		require.True(t, emu.Spend())
 		require.False(t, emu.Spend())
 		time.Sleep(200 * time.Millisecond)
@@ -226,7 +226,7 @@ func TestContentTypeOfBodies(t *testing.T) {
 	})
 }
 
-func TestEdgeRefusals(t *testing.T) {
+func TestGatewayErrors(t *testing.T) {
 	both(t, func(t *testing.T, s *session) {
 		require.Equal(t, 200, s.get("/v2/audits?limit=1&x="+strings.Repeat("a", 2048-len("limit=1&x="))).status)
 		s.get("/v2/audits?limit=1&x="+strings.Repeat("a", 2049-len("limit=1&x="))).requireBare(t, 403)

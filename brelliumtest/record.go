@@ -10,33 +10,32 @@ import (
 // Request is a request that the emulator has received.
 type Request struct {
 	// Operation is the operation's name, such as "audits.retrieve", or
-	// "unknown" where the request belongs to none.
+	// "unknown" if the request belongs to none.
 	Operation string
-	// Method, Host, Path and RawQuery are as they were received; Path is in
-	// its escaped form.
+	// Method, Host, Path and RawQuery are as received; Path is escaped.
 	Method, Host, Path, RawQuery string
 	// Header holds the request's headers.
 	Header http.Header
 	// Body is the request's body, or the first mebibyte of an uploaded file.
 	Body []byte
-	// BodySize is the number of bytes that came as the body.
+	// BodySize is the number of bytes received as the body.
 	BodySize int64
-	// ContentLength is the announced length of the body, -1 if there was none.
+	// ContentLength is the request's Content-Length, -1 if there was none.
 	ContentLength int64
-	// Chunked is true where the body came in chunks.
+	// Chunked reports whether the body had chunked encoding.
 	Chunked bool
-	// Token is the access token that the request carried.
+	// Token is the request's access token.
 	Token string
 	// Arrived is when the whole request had arrived.
 	Arrived time.Time
-	// Status and RequestID are those of the answer. They are zero where none
-	// was made, though it may have been made and not have arrived.
+	// Status and RequestID are those of the response, which may not have
+	// reached the client. They are zero if there was no response.
 	Status    int
 	RequestID string
-	// Spent is true where the request cost a token of the organization's
+	// Spent reports whether the request took a token from the organization's
 	// bucket.
 	Spent bool
-	// Worked is true where the operation was run, with whatever success.
+	// Worked reports whether the operation was run, successfully or not.
 	Worked bool
 }
 
@@ -49,8 +48,7 @@ func (e *Emulator) arrive(c *call) {
 	if e.recordLimit == 0 {
 		return
 	}
-	// The header belongs to the caller, who may use it again.
-	c.rec.Header = c.header.Clone()
+	c.rec.Header = c.header.Clone() // the caller may reuse the original
 	record := c.rec
 	c.record = &record
 	e.records = append(e.records, c.record)
@@ -61,8 +59,8 @@ func (e *Emulator) arrive(c *call) {
 	}
 }
 
-// Requests returns the recorded requests, all or those of the given
-// operations, in the order of their arrival.
+// Requests returns the recorded requests of the given operations, or of all if
+// none is given, in order of arrival.
 func (e *Emulator) Requests(operations ...string) []Request {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -82,8 +80,8 @@ func (e *Emulator) Requests(operations ...string) []Request {
 	return list
 }
 
-// Count returns how many requests of an operation have arrived, with OpAny how
-// many in all.
+// Count returns how many requests of an operation have arrived; with [OpAny],
+// how many in all.
 func (e *Emulator) Count(operation string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -97,23 +95,23 @@ func (e *Emulator) Count(operation string) int {
 	return n
 }
 
-// operationStatus is an operation with the status of an answer.
+// operationStatus is an operation and the status of a response.
 type operationStatus struct {
 	operation string
 	status    int
 }
 
-// CountStatus returns how many requests of an operation were answered with a
-// status, with OpAny how many in all. An answer that a fault kept from
-// arriving counts too.
+// CountStatus returns how many responses of an operation had a status; with
+// [OpAny], how many in all. It includes responses that a fault kept from
+// reaching the client.
 func (e *Emulator) CountStatus(operation string, status int) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if operation != OpAny {
-		return e.answers[operationStatus{operation, status}]
+		return e.responses[operationStatus{operation, status}]
 	}
 	n := 0
-	for key, count := range e.answers {
+	for key, count := range e.responses {
 		if key.status == status {
 			n += count
 		}
@@ -121,11 +119,11 @@ func (e *Emulator) CountStatus(operation string, status int) int {
 	return n
 }
 
-// ClearRequests forgets the recorded requests and sets all counts to zero.
+// ClearRequests deletes the recorded requests and sets all counts to zero.
 func (e *Emulator) ClearRequests() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.records = nil
 	clear(e.counts)
-	clear(e.answers)
+	clear(e.responses)
 }

@@ -37,12 +37,12 @@ type page[T any] struct {
 	NextCursor *string `json:"next_cursor"`
 }
 
-// walk reads a list to its end.
+// walk reads all pages of a list.
 func walk[T any](t *testing.T, s *session, path string) (items []T, pages int) {
 	t.Helper()
 	cursor := ""
 	for {
-		require.Less(t, pages, 1000, "endless")
+		require.Less(t, pages, 1000, "too many pages")
 		s.emu.SetRemaining(100)
 		r := s.get(path + cursor)
 		require.Equal(t, 200, r.status, r.body)
@@ -124,7 +124,7 @@ func TestAuditListPaging(t *testing.T) {
 	assert.Len(t, p.Data, 20, "the default")
 }
 
-func TestCursorIsStableUnderInserts(t *testing.T) {
+func TestCursorIsStableAfterAnInsert(t *testing.T) {
 	s := inProcess(t)
 	s.emu.SeedAudits(9)
 	var p page[audit]
@@ -135,12 +135,12 @@ func TestCursorIsStableUnderInserts(t *testing.T) {
 	assert.Equal(t, s.emu.AuditIDs()[5], rest[0].AuditID)
 }
 
-func TestListParametersAreChecked(t *testing.T) {
+func TestInvalidListParameters(t *testing.T) {
 	both(t, func(t *testing.T, s *session) {
 		s.emu.SeedAudits(2)
 		var p page[audit]
 		s.get("/v2/audits?limit=1").into(t, &p)
-		require.NotEqual(t, *p.NextCursor, url.QueryEscape(*p.NextCursor), "a cursor must be escaped")
+		require.NotEqual(t, *p.NextCursor, url.QueryEscape(*p.NextCursor), "a cursor needs escaping")
 		for _, query := range []string{
 			"limit=0", "limit=101", "limit=-1", "limit=x", "limit=", "cursor=x", "cursor=", "cursor=MQ==", "a=%zz",
 			"created_after=yesterday", "updated_before=2025-01-01",
@@ -292,7 +292,7 @@ func TestUserLifecycle(t *testing.T) {
 		s.do("DELETE", "/v2/users/"+u.UserID, "").requireFailure(t, 404, "NOT_FOUND")
 		s.get("/v2/users/"+u.UserID).requireFailure(t, 404, "NOT_FOUND")
 		assert.Empty(t, s.emu.Users())
-		require.Equal(t, 201, s.do("POST", "/v2/users", body).status, "and can be invited anew")
+		require.Equal(t, 201, s.do("POST", "/v2/users", body).status, "can be invited again")
 		assert.Equal(t, 2, s.emu.Invitations("casey@example.test"))
 
 		for _, bad := range []string{`{}`, `{"email":""}`, `{"email":"x"}`, `{"email":1}`, `{"email":"a@example.test","metadata":[]}`} {

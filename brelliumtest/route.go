@@ -3,10 +3,12 @@ package brelliumtest
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
-// The names of the operations, as Inject, Count and Request use them.
+// The names of the operations, for [Emulator.Inject], [Emulator.Count] and
+// [Request].
 const (
 	OpTokenCreate            = "oauth.token"
 	OpAuditList              = "audits.list"
@@ -25,119 +27,84 @@ const (
 	OpEmailRecipientRetrieve = "email_recipients.retrieve"
 	OpEmailRecipientList     = "email_recipients.list"
 
-	// OpAny stands for every operation in Inject and Count, mints of tokens
-	// and uploads included.
+	// OpAny means every operation in [Emulator.Inject] and [Emulator.Count],
+	// including token requests and uploads.
 	OpAny = "*"
 )
-
-// knownOperation reports whether a script can be for operation.
-func knownOperation(operation string) bool {
-	switch operation {
-	case OpTokenCreate, OpAuditList, OpAuditRetrieve, OpAuditUpdate, OpAuditBatchUpdate,
-		OpDocumentCreate, OpDocumentRetrieve, OpDocumentList, OpDocumentPut,
-		OpUserCreate, OpUserRetrieve, OpUserList, OpUserDelete,
-		OpEmailRecipientCreate, OpEmailRecipientRetrieve, OpEmailRecipientList,
-		OpAny, opUnknown:
-		return true
-	}
-	return false
-}
 
 // opUnknown is recorded for a request that belongs to no operation.
 const opUnknown = "unknown"
 
-// uploadPrefix is where the storage host keeps its files.
+// uploadPrefix starts the path of every upload URL.
 const uploadPrefix = "/uploads/"
 
-// operation is a method on a path, with what it does. The work runs with the
-// emulator's lock held.
+// operation is a method on a path. run is called with the emulator's lock held.
 type operation struct {
-	name string
-	work func(*Emulator, *call) answer
+	name, method, path string
+	run                func(*Emulator, *call) response
 }
 
-// route finds the operation of a request, and the id in its path. Where the
-// path exists but not with this method, op is nil and allow names the methods.
+// operations are the API's operations. A path that ends in "/" is followed by
+// an id. A fixed path comes before one with an id that would match it too.
+var operations = [...]operation{
+	{OpTokenCreate, http.MethodPost, "/v2/oauth/token", (*Emulator).createToken},
+	{OpAuditList, http.MethodGet, "/v2/audits", (*Emulator).listAudits},
+	{OpAuditBatchUpdate, http.MethodPost, "/v2/audits/batch_update", (*Emulator).batchUpdateAudits},
+	{OpAuditRetrieve, http.MethodGet, "/v2/audits/", (*Emulator).retrieveAudit},
+	{OpAuditUpdate, http.MethodPatch, "/v2/audits/", (*Emulator).updateAudit},
+	{OpDocumentList, http.MethodGet, "/v2/documents", (*Emulator).listDocuments},
+	{OpDocumentCreate, http.MethodPost, "/v2/documents", (*Emulator).createDocuments},
+	{OpDocumentRetrieve, http.MethodGet, "/v2/documents/", (*Emulator).retrieveDocument},
+	{OpUserList, http.MethodGet, "/v2/users", (*Emulator).listUsers},
+	{OpUserCreate, http.MethodPost, "/v2/users", (*Emulator).createUser},
+	{OpUserRetrieve, http.MethodGet, "/v2/users/", (*Emulator).retrieveUser},
+	{OpUserDelete, http.MethodDelete, "/v2/users/", (*Emulator).deleteUser},
+	{OpEmailRecipientList, http.MethodGet, "/v2/email_recipients", (*Emulator).listRecipients},
+	{OpEmailRecipientCreate, http.MethodPost, "/v2/email_recipients", (*Emulator).createRecipient},
+	{OpEmailRecipientRetrieve, http.MethodGet, "/v2/email_recipients/", (*Emulator).retrieveRecipient},
+}
+
+// documentPut is the one operation of the storage host.
+var documentPut = operation{OpDocumentPut, http.MethodPut, uploadPrefix, (*Emulator).putDocument}
+
+// injectable reports whether there can be faults for this operation.
+func injectable(name string) bool {
+	return name == OpAny || name == opUnknown || name == OpDocumentPut ||
+		slices.ContainsFunc(operations[:], func(o operation) bool { return o.name == name })
+}
+
+// route returns the operation of a request and the id in its path. If the path
+// exists, but not with this method, op is nil and allow lists the methods.
 func route(method, path string) (op *operation, id, allow string) {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
-	rest, ok := strings.CutPrefix(path, "/v2/")
-	if !ok {
-		return nil, "", ""
-	}
-	collection, element, hasElement := strings.Cut(rest, "/")
-	if !hasElement {
-		switch collection {
-		case "audits":
-			return choose(method, http.MethodGet, &auditList, "", nil)
-		case "documents":
-			return choose(method, http.MethodGet, &documentList, http.MethodPost, &documentCreate)
-		case "users":
-			return choose(method, http.MethodGet, &userList, http.MethodPost, &userCreate)
-		case "email_recipients":
-			return choose(method, http.MethodGet, &recipientList, http.MethodPost, &recipientCreate)
+	matched := "" // the path of the first operation that matches
+	for i := range operations {
+		o := &operations[i]
+		id, ok := o.match(path)
+		switch {
+		case !ok || matched != "" && matched != o.path:
+		case o.method == method:
+			return o, id, ""
+		case matched == "":
+			matched, allow = o.path, o.method
+		default:
+			allow += ", " + o.method
 		}
-		return nil, "", ""
 	}
-	if strings.Contains(element, "/") || element == "" {
-		return nil, "", ""
-	}
-	switch collection {
-	case "oauth":
-		if element == "token" {
-			return choose(method, http.MethodPost, &tokenCreate, "", nil)
-		}
-		return nil, "", ""
-	case "audits":
-		if element == "batch_update" {
-			return choose(method, http.MethodPost, &auditBatchUpdate, "", nil)
-		}
-		op, _, allow = choose(method, http.MethodGet, &auditRetrieve, http.MethodPatch, &auditUpdate)
-	case "documents":
-		op, _, allow = choose(method, http.MethodGet, &documentRetrieve, "", nil)
-	case "users":
-		op, _, allow = choose(method, http.MethodGet, &userRetrieve, http.MethodDelete, &userDelete)
-	case "email_recipients":
-		op, _, allow = choose(method, http.MethodGet, &recipientRetrieve, "", nil)
-	}
-	if op == nil {
-		return nil, "", allow
-	}
-	id, err := url.PathUnescape(element)
-	if err != nil {
-		return nil, "", ""
-	}
-	return op, id, ""
+	return nil, "", allow
 }
 
-func choose(method, m1 string, op1 *operation, m2 string, op2 *operation) (*operation, string, string) {
-	switch {
-	case method == m1:
-		return op1, "", ""
-	case method == m2:
-		return op2, "", ""
-	case m2 != "":
-		return nil, "", m1 + ", " + m2
+// match reports whether a path is the operation's, and returns the id in it.
+func (o *operation) match(path string) (id string, ok bool) {
+	if !strings.HasSuffix(o.path, "/") {
+		return "", path == o.path
 	}
-	return nil, "", m1
+	id, ok = strings.CutPrefix(path, o.path)
+	if !ok || id == "" || strings.Contains(id, "/") {
+		return "", false
+	}
+	id, err := url.PathUnescape(id)
+	return id, err == nil
 }
-
-var (
-	tokenCreate       = operation{OpTokenCreate, (*Emulator).createToken}
-	auditList         = operation{OpAuditList, (*Emulator).listAudits}
-	auditRetrieve     = operation{OpAuditRetrieve, (*Emulator).retrieveAudit}
-	auditUpdate       = operation{OpAuditUpdate, (*Emulator).updateAudit}
-	auditBatchUpdate  = operation{OpAuditBatchUpdate, (*Emulator).batchUpdateAudits}
-	documentCreate    = operation{OpDocumentCreate, (*Emulator).createDocuments}
-	documentRetrieve  = operation{OpDocumentRetrieve, (*Emulator).retrieveDocument}
-	documentList      = operation{OpDocumentList, (*Emulator).listDocuments}
-	documentPut       = operation{OpDocumentPut, (*Emulator).putDocument}
-	userCreate        = operation{OpUserCreate, (*Emulator).createUser}
-	userRetrieve      = operation{OpUserRetrieve, (*Emulator).retrieveUser}
-	userList          = operation{OpUserList, (*Emulator).listUsers}
-	userDelete        = operation{OpUserDelete, (*Emulator).deleteUser}
-	recipientCreate   = operation{OpEmailRecipientCreate, (*Emulator).createRecipient}
-	recipientRetrieve = operation{OpEmailRecipientRetrieve, (*Emulator).retrieveRecipient}
-	recipientList     = operation{OpEmailRecipientList, (*Emulator).listRecipients}
-)

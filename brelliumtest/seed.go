@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// auditSize is a little more than the size of an audit's JSON.
+// auditSize is the capacity reserved for an audit's JSON.
 const auditSize = 3 << 10
 
-// seedSpacing is the time between two seeded audits.
+// seedSpacing is the time between the creation of two seeded audits.
 const seedSpacing = 30 * time.Second
 
-// The kinds of seeded ids.
+// The namespaces of seeded ids.
 const (
 	auditSpace    = 0x5eed_a0d1
 	documentSpace = 0x5eed_d0c5
 )
 
-// mix scatters the bits of its argument (the finalizer of splitmix64).
+// mix hashes its argument (splitmix64).
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -25,32 +25,31 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// appendSeededID appends the id of the seeded object at a place. Its last 32
-// bits are the place, so that it can be found without an index.
-func appendSeededID(dst []byte, space uint64, place int) []byte {
-	h := mix(space<<32 | uint64(place))
-	return appendUUID(dst, h, h<<7&^0xffffffff|uint64(uint32(place)))
+// appendSeededID appends the id of the seeded object at a position. Its last 32
+// bits are the position, so no index is needed to find it.
+func appendSeededID(dst []byte, space uint64, position int) []byte {
+	h := mix(space<<32 | uint64(position))
+	return appendUUID(dst, h, h<<7&^0xffffffff|uint64(uint32(position)))
 }
 
-func seededID(space uint64, place int) string {
+func seededID(space uint64, position int) string {
 	var b [36]byte
-	return string(appendSeededID(b[:0], space, place))
+	return string(appendSeededID(b[:0], space, position))
 }
 
-// seededPlace returns the place of a seeded object with this id.
-func seededPlace(space uint64, id string) (int, bool) {
+// seededPosition returns the position of the seeded object with this id.
+func seededPosition(space uint64, id string) (int, bool) {
 	if len(id) != 36 {
 		return 0, false
 	}
-	place, err := strconv.ParseUint(id[28:], 16, 32)
+	position, err := strconv.ParseUint(id[28:], 16, 32)
 	if err != nil {
 		return 0, false
 	}
-	var b [36]byte
-	return int(place), string(appendSeededID(b[:0], space, int(place))) == id
+	return int(position), seededID(space, int(position)) == id
 }
 
-// sampleAudit is the guide's audit.
+// sampleAudit returns the audit with [SampleAuditID].
 func sampleAudit(created time.Time) *auditRecord {
 	return &auditRecord{
 		id:        SampleAuditID,
@@ -64,13 +63,13 @@ func sampleAudit(created time.Time) *auditRecord {
 	}
 }
 
-// seededAudit makes the seeded audit at a place, without its id and document:
-// a filter looks at very many.
-func (e *Emulator) seededAudit(place int) auditRecord {
-	h := mix(uint64(place))
-	created := e.seedStart.Add(time.Duration(place) * seedSpacing)
+// seededAudit generates the seeded audit at a position. It leaves out the ids
+// of the audit and its document, so that filters run fast over many audits.
+func (e *Emulator) seededAudit(position int) auditRecord {
+	h := mix(uint64(position))
+	created := e.seedStart.Add(time.Duration(position) * seedSpacing)
 	return auditRecord{
-		seed:    place,
+		seed:    position,
 		status:  pick(seededStatuses[:], h),
 		flags:   pick(seededFlags[:], h>>8),
 		setID:   seededSetID(h >> 16),
@@ -83,7 +82,7 @@ func pick[T any](from []T, h uint64) T { return from[h%uint64(len(from))] }
 
 func seededSetID(h uint64) string { return pick(seededSets[:], h) }
 
-// The tables that seeded audits are made of. They are never written to.
+// The values of seeded audits. These variables are never modified.
 var (
 	seededStatuses = [...]string{
 		"complete", "complete", "complete", "complete", "complete", "complete", "complete", "complete",
@@ -119,10 +118,10 @@ var (
 	seededAnswers = [...]string{"Yes", "Yes", "Yes", "No", "N/A"}
 )
 
-// appendContent appends the rest of an audit's JSON: what depends on nothing
-// but its place and its status.
-func appendContent(dst []byte, place int, status string) []byte {
-	h := mix(uint64(place) ^ 0xc0ffee)
+// appendContent appends the fields of an audit's JSON that depend only on its
+// position and status.
+func appendContent(dst []byte, position int, status string) []byte {
+	h := mix(uint64(position) ^ 0xc0ffee)
 	dst = append(dst, `,"score":`...)
 	if status == "complete" {
 		dst = strconv.AppendUint(dst, 40+h%61, 10)
@@ -172,7 +171,7 @@ func appendContent(dst []byte, place int, status string) []byte {
 	return append(dst, `]}`...)
 }
 
-// appendInfo begins an item of display_info or people; its value follows.
+// appendInfo starts an item of display_info or people, up to its value.
 func appendInfo(dst []byte, key string, order int64, title, format, filter string) []byte {
 	dst = append(dst, `{"key":"`...)
 	dst = append(dst, key...)

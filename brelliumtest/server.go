@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Start serves the emulator on a port of the loopback interface, or at the
-// address of [WithAddr], and sets URL. Close ends it.
+// Start serves the emulator on a free port of 127.0.0.1, or at the address of
+// [WithAddr], and sets [Emulator.URL]. It returns an error if it cannot listen
+// there. Call [Emulator.Close] to stop it.
 func (e *Emulator) Start() error {
 	var config net.ListenConfig
 	listener, err := config.Listen(context.Background(), "tcp", e.addr)
@@ -35,8 +36,9 @@ func (e *Emulator) Start() error {
 	return nil
 }
 
-// Close ends what Start began: it closes the port and all connections, those
-// with an exchange under way included. It does nothing before Start.
+// Close stops the server that [Emulator.Start] started and closes all its
+// connections, including those with requests in flight. Without a running
+// server it does nothing.
 func (e *Emulator) Close() {
 	e.mu.Lock()
 	server, served := e.server, e.served

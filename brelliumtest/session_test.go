@@ -13,7 +13,7 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// session sends requests to one emulator, in process or over a port.
+// session sends requests to an emulator, in process or to its port.
 type session struct {
 	t     *testing.T
 	emu   *brelliumtest.Emulator
@@ -22,7 +22,7 @@ type session struct {
 	token string
 }
 
-// reply is an answer that was read to its end.
+// reply is a response with its whole body.
 type reply struct {
 	status int
 	header http.Header
@@ -34,7 +34,7 @@ func (r reply) into(t *testing.T, v any) {
 	require.NoError(t, json.Unmarshal([]byte(r.body), v), r.body)
 }
 
-// failure is the envelope of an error.
+// failure is the error envelope.
 type failure struct {
 	Error struct {
 		Type      string `json:"type"`
@@ -44,7 +44,7 @@ type failure struct {
 	} `json:"error"`
 }
 
-// requireFailure checks the status, and an envelope with this code.
+// requireFailure checks the status and the envelope with this code.
 func (r reply) requireFailure(t *testing.T, status int, code string) failure {
 	t.Helper()
 	require.Equal(t, status, r.status, r.body)
@@ -59,7 +59,7 @@ func (r reply) requireFailure(t *testing.T, status int, code string) failure {
 	return f
 }
 
-// requireBare checks an answer of the edge: nothing of the API's is in it.
+// requireBare checks a response of the gateway, which has no headers of the API.
 func (r reply) requireBare(t *testing.T, status int) {
 	t.Helper()
 	require.Equal(t, status, r.status)
@@ -85,7 +85,7 @@ func onPort(t *testing.T, opts ...brelliumtest.Option) *session {
 	emu := brelliumtest.New(opts...)
 	require.NoError(t, emu.Start())
 	t.Cleanup(emu.Close)
-	transport := &http.Transport{DisableKeepAlives: true} // so that net/http repeats nothing
+	transport := &http.Transport{DisableKeepAlives: true} // so that net/http does not retry
 	t.Cleanup(transport.CloseIdleConnections)
 	return &session{
 		t: t, emu: emu, base: emu.BaseURL(), token: emu.IssueToken(),
@@ -93,15 +93,15 @@ func onPort(t *testing.T, opts ...brelliumtest.Option) *session {
 	}
 }
 
-// both runs a test in process and over a port.
+// both runs a test in process and on a port.
 func both(t *testing.T, test func(t *testing.T, s *session), opts ...brelliumtest.Option) {
 	t.Helper()
 	t.Run("in process", func(t *testing.T) { test(t, inProcess(t, opts...)) })
 	t.Run("on a port", func(t *testing.T) { test(t, onPort(t, opts...)) })
 }
 
-// request builds a request. A body that is not empty is JSON unless a header
-// says otherwise; a header "Name:" without a value removes it.
+// request builds a request. A body is sent as JSON unless a header says
+// otherwise. A header "Name:" without a value removes that header.
 func (s *session) request(method, path, body string, headers ...string) *http.Request {
 	s.t.Helper()
 	var r io.Reader
@@ -131,7 +131,7 @@ func (s *session) request(method, path, body string, headers ...string) *http.Re
 	return req
 }
 
-// try sends a request and reads the answer.
+// try sends a request and reads the response.
 func (s *session) try(req *http.Request) (reply, error) {
 	resp, err := s.http.Do(req)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *session) do(method, path, body string, headers ...string) reply {
 
 func (s *session) get(path string) reply { s.t.Helper(); return s.do("GET", path, "") }
 
-// mint asks the token endpoint for a token.
+// mint requests a token.
 func (s *session) mint(body string, headers ...string) reply {
 	s.t.Helper()
 	return s.do("POST", "/v2/oauth/token", body, append([]string{"Authorization:"}, headers...)...)

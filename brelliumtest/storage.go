@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// ExpireUploadURLs makes all upload URLs expire that were given out so far.
+// ExpireUploadURLs makes all upload URLs issued so far expire.
 func (e *Emulator) ExpireUploadURLs() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.documents.dead = e.documents.urls
+	e.documents.expired = e.documents.urls
 }
 
-// uploadURL returns a new upload URL for a document's file, or nil once it has
+// uploadURL returns a new upload URL for a document's file, or nil if it has
 // arrived.
 func (e *Emulator) uploadURL(c *call, d *documentRecord) *string {
 	if d.Arrived {
@@ -32,8 +32,8 @@ func (e *Emulator) uploadURL(c *call, d *documentRecord) *string {
 	return &full
 }
 
-// signed returns the path and query of an upload URL. The order of the query
-// and the spelling of its escapes are such that encoding it anew changes it.
+// signed returns the path and query of an upload URL. Parsing and re-encoding
+// the query would change it, which breaks the signature.
 func (e *Emulator) signed(path string, expires int64, serial uint64) string {
 	query := "X-Expires=" + strconv.FormatInt(expires, 10) + "&X-Credential=emulator%2fstorage%2f" + strconv.FormatUint(serial, 10)
 	mac := hmac.New(sha256.New, e.uploadKey[:])
@@ -42,8 +42,8 @@ func (e *Emulator) signed(path string, expires int64, serial uint64) string {
 	return path + "?X-Signature=" + url.QueryEscape(signature) + "&" + query
 }
 
-// storageBase returns the scheme and host of the upload URLs: another name
-// than the one under which the API was reached, where there is one.
+// storageBase returns the scheme and host of the upload URLs. The host name
+// differs from the one the request was sent to, if there is another name.
 func (e *Emulator) storageBase(c *call) string {
 	if e.storageURL != "" {
 		return e.storageURL
@@ -73,10 +73,10 @@ func (e *Emulator) storageBase(c *call) string {
 	return scheme + host
 }
 
-// store answers the storage host.
-func (e *Emulator) store(c *call) answer {
+// store serves the storage host.
+func (e *Emulator) store(c *call) response {
 	if s := c.scripted(); s != nil && !c.fault.work {
-		return answer{}
+		return response{}
 	}
 	if c.op == nil {
 		if strings.HasPrefix(c.path, uploadPrefix) {
@@ -86,7 +86,7 @@ func (e *Emulator) store(c *call) answer {
 	}
 	switch {
 	case c.header.Get("Authorization") != "":
-		return fail(http.StatusBadRequest, "InvalidArgument", "Only one way of authorization is allowed: the signature of the URL")
+		return fail(http.StatusBadRequest, "InvalidArgument", "Only one authorization method is allowed: the signature of the URL")
 	case c.header.Get("Cookie") != "":
 		return fail(http.StatusBadRequest, "InvalidArgument", "Cookies are not part of the signed request")
 	case c.chunked:
@@ -98,11 +98,11 @@ func (e *Emulator) store(c *call) answer {
 	switch {
 	case !valid:
 		return fail(http.StatusForbidden, "SignatureDoesNotMatch", "The signature does not match the request")
-	case c.now.UnixMilli() >= expires || serial <= e.documents.dead:
+	case c.now.UnixMilli() >= expires || serial <= e.documents.expired:
 		return fail(http.StatusForbidden, "AccessDenied", "Request has expired")
 	}
 	c.rec.Worked = true
-	return c.op.work(e, c)
+	return c.op.run(e, c)
 }
 
 // verify checks the signature of an upload URL, byte for byte.
@@ -122,13 +122,13 @@ func (e *Emulator) verify(c *call) (expires int64, serial uint64, valid bool) {
 }
 
 // putDocument stores a document's file.
-func (e *Emulator) putDocument(c *call) answer {
+func (e *Emulator) putDocument(c *call) response {
 	id, _, _ := strings.Cut(strings.TrimPrefix(c.path, uploadPrefix), "/")
 	d := e.documents.byID[id]
 	if d == nil {
 		return fail(http.StatusNotFound, "NoSuchKey", "The key does not exist")
 	}
-	if c.size == 0 { // there was no body to read
+	if c.size == 0 { // readBody does not hash an empty body
 		empty := sha256.Sum256(nil)
 		c.sha256 = hex.EncodeToString(empty[:])
 	}
@@ -142,5 +142,5 @@ func (e *Emulator) putDocument(c *call) answer {
 		}
 	}
 	e.documents.settle(e, time.Now())
-	return answer{status: http.StatusOK}
+	return response{status: http.StatusOK}
 }

@@ -31,7 +31,7 @@ type document struct {
 	UploadURL        *string        `json:"upload_url"`
 }
 
-// create creates documents from the text of the JSON items.
+// create creates documents from JSON items.
 func (s *session) create(items ...string) []document {
 	s.t.Helper()
 	r := s.do("POST", "/v2/documents", `{"documents":[`+strings.Join(items, ",")+`]}`)
@@ -77,9 +77,9 @@ func TestUpload(t *testing.T) {
 		require.Equal(t, 200, r.status, r.body)
 		assert.Empty(t, r.body)
 		for _, name := range []string{"X-Request-Id", "RateLimit-Limit"} {
-			assert.Empty(t, r.header.Get(name), name+" is a header of the API")
+			assert.Empty(t, r.header.Get(name), name+" is set by the API only")
 		}
-		assert.GreaterOrEqual(t, s.emu.Remaining(), before, "an upload costs nothing")
+		assert.GreaterOrEqual(t, s.emu.Remaining(), before, "an upload is not charged")
 
 		stored, found := s.emu.Document(d.DocumentID)
 		require.True(t, found)
@@ -99,7 +99,7 @@ func TestUpload(t *testing.T) {
 		var got document
 		r = s.get("/v2/documents/" + d.DocumentID)
 		r.into(t, &got)
-		assert.Contains(t, r.body, `"n":12345678901234567890`, "numbers are kept as they came")
+		assert.Contains(t, r.body, `"n":12345678901234567890`, "numbers keep their digits")
 		assert.Contains(t, r.body, `"upload_url":null`)
 		assert.Equal(t, "document", got.Object)
 		assert.Equal(t, "in_progress", got.Status)
@@ -109,7 +109,7 @@ func TestUpload(t *testing.T) {
 	})
 }
 
-func TestRepeatedCreateReturnsWhatIsThere(t *testing.T) {
+func TestRetriedCreateReturnsTheSameDocuments(t *testing.T) {
 	both(t, func(t *testing.T, s *session) {
 		a := s.create(first, second)
 		require.Equal(t, 200, s.do("PUT", *a[0].UploadURL, "x").status)
@@ -125,11 +125,11 @@ func TestRepeatedCreateReturnsWhatIsThere(t *testing.T) {
 
 		s.create(third)
 		s.create(third)
-		assert.Len(t, s.emu.Documents(), 4, "without an external id a repeat creates again")
+		assert.Len(t, s.emu.Documents(), 4, "without an external id a retry creates another document")
 	})
 }
 
-func TestDocumentBatchesAreChecked(t *testing.T) {
+func TestInvalidDocumentBatches(t *testing.T) {
 	s := inProcess(t)
 	many := strings.TrimSuffix(strings.Repeat(third+",", 101), ",")
 	for _, items := range []string{"", many, `{}`, first + "," + first, `{"filename":"x","external_metadata":[]}`, `1`} {
@@ -162,22 +162,22 @@ func (r reply) requireXML(t *testing.T, status int, code, message string) {
 	require.Contains(t, r.body, "<Error><Code>"+code+"</Code><Message>"+message)
 }
 
-func TestUploadURLIsTakenByteForByte(t *testing.T) {
+func TestUploadURLMustMatchByteForByte(t *testing.T) {
 	both(t, func(t *testing.T, s *session) {
 		d := s.create(first)[0]
 		good := *d.UploadURL
 		u, err := url.Parse(good)
 		require.NoError(t, err)
-		anew := *u
-		anew.RawQuery = u.Query().Encode()
+		reencoded := *u
+		reencoded.RawQuery = u.Query().Encode()
 		changed := map[string]string{
-			"query encoded anew": anew.String(),
-			"path cut":           strings.Replace(good, "/ext-1", "/", 1) + "x",
-			"later expiry":       strings.Replace(good, "X-Expires=", "X-Expires=9", 1),
-			"other file":         strings.Replace(good, d.DocumentID, brelliumtest.SampleAuditID, 1),
-			"parameter added":    good + "&x=1",
-			"no signature":       strings.Split(good, "?")[0],
-			"other spelling":     strings.ReplaceAll(good, "%20", "+"),
+			"re-encoded query": reencoded.String(),
+			"other path":       strings.Replace(good, "/ext-1", "/", 1) + "x",
+			"later expiry":     strings.Replace(good, "X-Expires=", "X-Expires=9", 1),
+			"other file":       strings.Replace(good, d.DocumentID, brelliumtest.SampleAuditID, 1),
+			"parameter added":  good + "&x=1",
+			"no signature":     strings.Split(good, "?")[0],
+			"other encoding":   strings.ReplaceAll(good, "%20", "+"),
 		}
 		for name, target := range changed {
 			require.NotEqual(t, good, target, name)
@@ -211,7 +211,7 @@ func TestExpireUploadURLs(t *testing.T) {
 	})
 }
 
-func TestStorageRefusals(t *testing.T) {
+func TestStorageErrors(t *testing.T) {
 	both(t, func(t *testing.T, s *session) {
 		target := *s.create(first)[0].UploadURL
 		s.do("PUT", target, "x", "Authorization: Bearer "+s.token).requireXML(t, 400, "InvalidArgument", "")
@@ -256,14 +256,14 @@ func TestUploadOfALargeFile(t *testing.T) {
 		require.Equal(t, 200, s.do("PUT", target, content).status)
 		assert.Equal(t, sum(content), s.emu.Documents()[0].SHA256)
 		put := s.emu.Requests(brelliumtest.OpDocumentPut)[0]
-		assert.Len(t, put.Body, 1<<20, "the head is kept")
+		assert.Len(t, put.Body, 1<<20, "the start is kept")
 		assert.Equal(t, int64(3<<20), put.BodySize)
 		require.Equal(t, 200, s.do("PUT", target, "again").status)
 		assert.Equal(t, 2, s.emu.Documents()[0].Puts)
 	})
 }
 
-func TestBodyThatDoesNotFitItsLength(t *testing.T) {
+func TestBodyOfAnotherLengthThanContentLength(t *testing.T) {
 	s := inProcess(t)
 	target := *s.create(first)[0].UploadURL
 	for _, length := range []int64{2, 4} {
@@ -282,7 +282,7 @@ func TestBodyThatDoesNotFitItsLength(t *testing.T) {
 	_, err = s.try(req)
 	require.ErrorIs(t, err, assert.AnError)
 	assert.False(t, s.emu.Documents()[0].Arrived)
-	assert.Zero(t, s.emu.Count(brelliumtest.OpDocumentPut), "it never arrived whole")
+	assert.Zero(t, s.emu.Count(brelliumtest.OpDocumentPut), "the body was incomplete")
 }
 
 func TestDocumentGetsItsAudit(t *testing.T) {

@@ -1,14 +1,13 @@
 package brelliumtest
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
 )
 
-// AddCredentials adds a key pair of the same organization: it has its own
-// limit at the token endpoint and shares the rest.
+// AddCredentials adds a key pair of the same organization. It has its own
+// limit at the token endpoint and shares everything else.
 func (e *Emulator) AddCredentials(clientID, clientSecret string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -16,21 +15,21 @@ func (e *Emulator) AddCredentials(clientID, clientSecret string) {
 }
 
 // IssueToken returns a new access token without a request to the token
-// endpoint, for a client that is given a token rather than a key pair.
+// endpoint, for clients with [brellium.WithAccessToken].
 func (e *Emulator) IssueToken() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.newToken(time.Now())
 }
 
-// RevokeTokens makes all access tokens invalid that were given out so far.
+// RevokeTokens revokes all access tokens issued so far.
 func (e *Emulator) RevokeTokens() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	clear(e.tokens)
 }
 
-// newToken gives out an access token and forgets the expired ones.
+// newToken issues an access token and deletes the expired ones.
 func (e *Emulator) newToken(now time.Time) string {
 	for token, expiry := range e.tokens {
 		if !now.Before(expiry) {
@@ -42,14 +41,14 @@ func (e *Emulator) newToken(now time.Time) string {
 	return token
 }
 
-// authorized reports whether a request carries a valid access token.
+// authorized reports whether the request has a valid access token.
 func (e *Emulator) authorized(c *call) bool {
 	expiry, found := e.tokens[c.rec.Token]
 	return found && c.now.Before(expiry)
 }
 
-// mint answers the token endpoint.
-func (e *Emulator) mint(c *call) answer {
+// mint serves the token endpoint.
+func (e *Emulator) mint(c *call) response {
 	if !isJSON(c.header.Get("Content-Type")) {
 		return fail(http.StatusBadRequest, "INVALID_CONTENT_TYPE", "Content-Type must be application/json")
 	}
@@ -58,8 +57,8 @@ func (e *Emulator) mint(c *call) answer {
 		ClientID     string `json:"client_id"`
 		ClientSecret string `json:"client_secret"`
 	}
-	if err := json.Unmarshal(c.body, &in); err != nil {
-		return invalid("The body is not a JSON object of the expected form")
+	if err := c.decode(&in); err != nil {
+		return invalid(err.Error())
 	}
 	b := e.mintBuckets[in.ClientID]
 	if b == nil {
@@ -69,14 +68,14 @@ func (e *Emulator) mint(c *call) answer {
 	}
 	s := c.scripted()
 	if s != nil && s.status == http.StatusTooManyRequests {
-		return c.scriptRefusal(b, 10)
+		return c.scriptRateLimited(b, 10)
 	}
 	if !b.take(c.now) {
 		c.postpone(e)
-		return refuse(b)
+		return rateLimited(b)
 	}
 	if s != nil && !c.fault.work {
-		return c.script(answer{})
+		return c.script(response{})
 	}
 	c.rec.Worked = true
 	secret, known := e.secrets[in.ClientID]
@@ -89,11 +88,11 @@ func (e *Emulator) mint(c *call) answer {
 	return c.script(e.createToken(c))
 }
 
-// createToken is the work of the token endpoint once the request is accepted.
-func (e *Emulator) createToken(c *call) answer {
-	return encoded(http.StatusOK, struct {
+// createToken issues a token for an accepted request.
+func (e *Emulator) createToken(c *call) response {
+	return jsonResponse(http.StatusOK, appendJSON(nil, struct {
 		AccessToken string `json:"access_token"`
 		TokenType   string `json:"token_type"`
 		ExpiresIn   int64  `json:"expires_in"`
-	}{e.newToken(c.now), "Bearer", int64(e.tokenLifetime / time.Second)})
+	}{e.newToken(c.now), "Bearer", int64(e.tokenLifetime / time.Second)}))
 }

@@ -11,11 +11,10 @@ import (
 	"syscall"
 )
 
-// Transport returns a RoundTripper that hands requests to the emulator in
-// process, whatever host they are for. It opens no socket, starts no goroutine
-// and waits with timers only, so that it works under testing/synctest. Errors,
-// trace hooks and the transparent decoding of gzip are as net/http would have
-// them.
+// Transport returns an [http.RoundTripper] that serves requests in process,
+// whatever their host. It opens no socket, starts no goroutine and waits only
+// on timers, so it works under testing/synctest. Errors, [httptrace] hooks and
+// transparent gzip decoding are those of net/http.
 func (e *Emulator) Transport() http.RoundTripper { return transport{e} }
 
 type transport struct{ e *Emulator }
@@ -78,7 +77,7 @@ func (t transport) roundTrip(req *http.Request) (*http.Response, error) {
 		req.Body.Close()
 	}
 
-	a, err := t.e.exchange(ctx, c)
+	r, err := t.e.exchange(ctx, c)
 	if err == errDropped {
 		return nil, dropError(c)
 	}
@@ -88,11 +87,11 @@ func (t transport) roundTrip(req *http.Request) (*http.Response, error) {
 	if trace != nil && trace.GotFirstResponseByte != nil {
 		trace.GotFirstResponseByte()
 	}
-	return respond(req, c, &a)
+	return respond(req, c, &r)
 }
 
-// connect calls the trace hooks of getting a connection, and fails where the
-// fault has none.
+// connect calls the trace hooks of getting a connection, and returns an error
+// if the fault refuses or breaks it.
 func connect(trace *httptrace.ClientTrace, c *call) error {
 	if trace != nil && trace.GetConn != nil {
 		trace.GetConn(c.host)
@@ -116,7 +115,7 @@ func connect(trace *httptrace.ClientTrace, c *call) error {
 	return nil
 }
 
-// send reads the request's body, with the trace hooks around it.
+// send reads the request's body and calls the trace hooks for it.
 func send(ctx context.Context, trace *httptrace.ClientTrace, c *call, body io.Reader) error {
 	if trace != nil && trace.WroteHeaders != nil {
 		trace.WroteHeaders()
@@ -132,8 +131,8 @@ func send(ctx context.Context, trace *httptrace.ClientTrace, c *call, body io.Re
 	return err
 }
 
-// readWhole reads the body and holds it against the announced length. The
-// body is closed when the context ends, which frees a reader that blocks.
+// readWhole reads the body and compares it with its Content-Length. It closes
+// the body of an upload when the context ends, to unblock a blocked read.
 func readWhole(ctx context.Context, c *call, body io.Reader) error {
 	if body == nil {
 		if c.conn() == connDropReading {
@@ -161,13 +160,13 @@ func readWhole(ctx context.Context, c *call, body io.Reader) error {
 		return fmt.Errorf("http: ContentLength=%d with Body length %d", c.contentLength, c.size)
 	}
 	if c.size == 0 && c.chunked {
-		c.contentLength, c.chunked = 0, false // net/http finds out that there is no body
+		c.contentLength, c.chunked = 0, false // net/http detects an empty body
 	}
 	return err
 }
 
-// dropError is what net/http returns for a connection that ends without an
-// answer.
+// dropError returns the error of net/http for a connection that ends without a
+// response.
 func dropError(c *call) error {
 	if c.fault.reset {
 		return resetError()
@@ -179,23 +178,23 @@ func resetError() error {
 	return &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 }
 
-// respond makes the http.Response of an answer.
-func respond(req *http.Request, c *call, a *answer) (*http.Response, error) {
-	w, err := c.wire(a, req.Header.Get("Accept-Encoding") == "" || acceptsGzip(req.Header))
+// respond returns a response as an http.Response.
+func respond(req *http.Request, c *call, r *response) (*http.Response, error) {
+	w, err := c.wire(r, req.Header.Get("Accept-Encoding") == "" || acceptsGzip(req.Header))
 	if err != nil {
 		return nil, err
 	}
 	resp := &http.Response{
-		StatusCode:    a.status,
+		StatusCode:    r.status,
 		Proto:         "HTTP/1.1",
 		ProtoMajor:    1,
 		ProtoMinor:    1,
 		Header:        w.header,
 		ContentLength: w.length,
 		Request:       req,
-		Status:        statusLine(a.status),
+		Status:        statusLine(r.status),
 	}
-	if w.length == 0 || req.Method == http.MethodHead || !allowsBody(a.status) {
+	if w.length == 0 || req.Method == http.MethodHead || !allowsBody(r.status) {
 		resp.Body = http.NoBody
 		return resp, nil
 	}
@@ -205,7 +204,7 @@ func respond(req *http.Request, c *call, a *answer) (*http.Response, error) {
 		resp.Body = &cutBody{ctx: req.Context(), wire: w}
 	}
 	if w.gzipped && req.Header.Get("Accept-Encoding") == "" {
-		// net/http asked for gzip by itself, and so decodes it by itself.
+		// As net/http does when the caller sets no Accept-Encoding.
 		resp.Body = &gzipBody{raw: resp.Body}
 		resp.Header.Del("Content-Encoding")
 		resp.Header.Del("Content-Length")

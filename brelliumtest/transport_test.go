@@ -17,8 +17,8 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// traced sends a request and returns the trace hooks in the order of their
-// calls.
+// traced sends a request and returns the trace hooks in the order they were
+// called.
 func traced(s *session, req *http.Request) []string {
 	var hooks []string
 	note := func(format string, args ...any) { hooks = append(hooks, fmt.Sprintf(format, args...)) }
@@ -42,7 +42,7 @@ func TestTraceHooks(t *testing.T) {
 		fault brelliumtest.Fault
 		want  []string
 	}{
-		"answered":    {brelliumtest.OK(), append(sent[:len(sent):len(sent)], "GotFirstResponseByte")},
+		"response":    {brelliumtest.OK(), append(sent[:len(sent):len(sent)], "GotFirstResponseByte")},
 		"dropped":     {brelliumtest.DropBefore(), sent},
 		"never sent":  {brelliumtest.NeverSent(), []string{getConn}},
 		"unsent":      {brelliumtest.Unsent(), []string{getConn, "GotConn reused=true", "WroteRequest failed=true"}},
@@ -82,7 +82,7 @@ func TestTransportClosesTheBody(t *testing.T) {
 	}
 }
 
-func TestTransportHonoursAContextThatHasEnded(t *testing.T) {
+func TestTransportReturnsTheErrorOfAnEndedContext(t *testing.T) {
 	s := inProcess(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -91,7 +91,7 @@ func TestTransportHonoursAContextThatHasEnded(t *testing.T) {
 	assert.Zero(t, s.emu.Count(brelliumtest.OpAny))
 }
 
-func TestTransportRefusesOtherSchemes(t *testing.T) {
+func TestTransportRejectsOtherSchemes(t *testing.T) {
 	s := inProcess(t)
 	for _, url := range []string{"ftp://api.brellium.test/v2/audits", "/v2/audits"} {
 		req, err := http.NewRequest("GET", url, nil)

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// User is what the emulator holds of a user.
+// User is a user in the emulator.
 type User struct {
 	UserID, Email, Name string
-	// Invitations is the number of invitations that were sent to this user.
+	// Invitations is the number of invitations sent to the user.
 	Invitations int
 	// SignedIn is true once the user has signed in.
 	SignedIn bool
@@ -19,12 +19,12 @@ type User struct {
 
 type userRecord struct {
 	User
-	place                uint64
+	position             uint64
 	metadata, attributes json.RawMessage
 	created              time.Time
 }
 
-// Users returns the users in the order of their creation.
+// Users returns the users in creation order.
 func (e *Emulator) Users() []User {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -36,16 +36,16 @@ func (e *Emulator) Users() []User {
 }
 
 // Invitations returns how many invitations were sent to an email address,
-// those to users included who were deleted since.
+// including those to users deleted since.
 func (e *Emulator) Invitations(email string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.invites[strings.ToLower(email)]
 }
 
-// SignIn lets the user with this email address sign in: from now on an
-// invitation gets 409 USER_EXISTS instead of INVITATION_PENDING. It reports
-// false where there is no such user.
+// SignIn signs in the user with this email address: from now on, inviting them
+// gets 409 USER_EXISTS instead of INVITATION_PENDING. It reports whether there
+// is such a user.
 func (e *Emulator) SignIn(email string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -58,15 +58,15 @@ func (e *Emulator) SignIn(email string) bool {
 	return false
 }
 
-func (e *Emulator) createUser(c *call) answer {
+func (e *Emulator) createUser(c *call) response {
 	var in struct {
 		Email      string          `json:"email"`
 		Name       string          `json:"name"`
 		Metadata   json.RawMessage `json:"metadata"`
 		Attributes json.RawMessage `json:"attributes"`
 	}
-	if refused := c.decode(&in); refused != nil {
-		return *refused
+	if err := c.decode(&in); err != nil {
+		return invalid(err.Error())
 	}
 	switch {
 	case !isEmail(in.Email):
@@ -88,7 +88,7 @@ func (e *Emulator) createUser(c *call) answer {
 		e.userSeq++
 		u = &userRecord{
 			User:       User{UserID: e.newID(), Email: in.Email, Name: in.Name},
-			place:      e.userSeq,
+			position:   e.userSeq,
 			metadata:   in.Metadata,
 			attributes: in.Attributes,
 			created:    c.now,
@@ -100,47 +100,47 @@ func (e *Emulator) createUser(c *call) answer {
 	}
 	u.Invitations++
 	e.invites[strings.ToLower(u.Email)]++
-	return answer{status: http.StatusCreated, contentType: jsonType, body: u.appendTo(nil)}
+	return jsonResponse(http.StatusCreated, u.appendTo(nil))
 }
 
 func (e *Emulator) findUser(id string) int {
 	return slices.IndexFunc(e.users, func(u *userRecord) bool { return u.UserID == id })
 }
 
-func (e *Emulator) retrieveUser(c *call) answer {
+func (e *Emulator) retrieveUser(c *call) response {
 	i := e.findUser(c.id)
 	if i < 0 {
 		return notFound("User")
 	}
-	return ok(e.users[i].appendTo(nil))
+	return jsonResponse(http.StatusOK, e.users[i].appendTo(nil))
 }
 
-func (e *Emulator) deleteUser(c *call) answer {
+func (e *Emulator) deleteUser(c *call) response {
 	i := e.findUser(c.id)
 	if i < 0 {
 		return notFound("User")
 	}
 	e.users = slices.Delete(e.users, i, i+1)
-	return answer{status: http.StatusNoContent}
+	return response{status: http.StatusNoContent}
 }
 
-func (e *Emulator) listUsers(c *call) answer {
-	q, refused := parseList(c, "users")
-	if refused != nil {
-		return *refused
+func (e *Emulator) listUsers(c *call) response {
+	q, err := parseList(c, "users")
+	if err != nil {
+		return invalid(err.Error())
 	}
 	email := q.Get("email")
 	l := newList(q, 384)
 	for _, u := range e.users {
-		if u.place < q.from || email != "" && !strings.EqualFold(u.Email, email) || c.now.Sub(u.created) < e.userListLag {
+		if u.position < q.from || email != "" && !strings.EqualFold(u.Email, email) || c.now.Sub(u.created) < e.userListLag {
 			continue
 		}
-		if !l.item(u.place) {
+		if !l.item(u.position) {
 			break
 		}
 		l.body = u.appendTo(l.body)
 	}
-	return l.answer()
+	return l.response()
 }
 
 // appendTo appends the user's JSON.

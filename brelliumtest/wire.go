@@ -11,32 +11,31 @@ import (
 	"time"
 )
 
-// wire is an answer as it goes over the connection.
+// wire is a response as it is sent.
 type wire struct {
 	header  http.Header
-	length  int64 // as announced
+	length  int64 // Content-Length
 	body    []byte
-	size    int64 // of a body that is made up while it is sent; 0: none
+	size    int64 // of a body generated while it is sent; 0: none
 	gzipped bool
-	conn    connFault
+	conn    connFault // one that affects the response's body, or connWhole
 	stall   time.Duration
 }
 
-// wire applies what the fault does to an answer on its way.
-func (c *call) wire(a *answer, gzipAllowed bool) (*wire, error) {
-	w := &wire{header: a.headers(), body: a.body, length: int64(len(a.body))}
+// wire applies the fault to the response.
+func (c *call) wire(r *response, gzipAllowed bool) (*wire, error) {
+	w := &wire{header: r.headers(), body: r.body, length: int64(len(r.body))}
 	f := c.fault
 	if f == nil {
 		return w, nil
 	}
-	w.conn, w.stall = f.conn, f.stall
+	w.stall = f.stall
 	switch f.conn {
 	case connResetBody, connTruncated, connStallBody:
-	default:
-		w.conn = connWhole
+		w.conn = f.conn
 	}
-	if f.answer != nil && f.answer.size > 0 {
-		w.size, w.length = f.answer.size, f.answer.size
+	if f.response != nil && f.response.size > 0 {
+		w.size, w.length = f.response.size, f.response.size
 	}
 	if f.gzip && gzipAllowed {
 		var b bytes.Buffer
@@ -64,10 +63,9 @@ func (c *call) wire(a *answer, gzipAllowed bool) (*wire, error) {
 	return w, nil
 }
 
-// sent is how much of the body arrives before something happens.
+// sent returns how much of the body is sent before the fault.
 func (w *wire) sent() int64 {
-	switch w.conn {
-	case connResetBody, connTruncated, connStallBody:
+	if w.conn != connWhole {
 		return w.length / 2
 	}
 	return w.length
@@ -81,8 +79,8 @@ func allowsBody(status int) bool {
 	return status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// statusLine spells a status as http.Response.Status does, without making a
-// string for the usual ones.
+// statusLine returns a status as http.Response.Status, without an allocation
+// for 200.
 func statusLine(status int) string {
 	if status == http.StatusOK {
 		return "200 OK"
@@ -90,7 +88,7 @@ func statusLine(status int) string {
 	return strconv.Itoa(status) + " " + http.StatusText(status)
 }
 
-// wholeBody is a body that arrives whole.
+// wholeBody is a complete body.
 type wholeBody struct{ bytes.Reader }
 
 func newWholeBody(b []byte) *wholeBody {
@@ -101,8 +99,7 @@ func newWholeBody(b []byte) *wholeBody {
 
 func (*wholeBody) Close() error { return nil }
 
-// cutBody is a body that breaks off or stalls in the middle, or is made up
-// while it is read.
+// cutBody is a body that ends early, stalls, or is generated while it is read.
 type cutBody struct {
 	ctx context.Context
 	*wire
@@ -135,7 +132,7 @@ func (b *cutBody) Read(p []byte) (int, error) {
 
 func (*cutBody) Close() error { return nil }
 
-// fill copies the body's bytes from at up to end into p.
+// fill copies the body's bytes from at to end into p.
 func (w *wire) fill(p []byte, at, end int64) int {
 	if int64(len(p)) > end-at {
 		p = p[:end-at]
@@ -149,7 +146,7 @@ func (w *wire) fill(p []byte, at, end int64) int {
 	return len(p)
 }
 
-// gzipBody decodes a body from its first read on, as net/http does.
+// gzipBody decodes a body, starting with its first read, as net/http does.
 type gzipBody struct {
 	raw io.ReadCloser
 	z   *gzip.Reader

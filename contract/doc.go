@@ -1,8 +1,7 @@
-// Package contract holds the client and its emulator to one description of the
-// API, openapi/brellium-v2.yaml. It has tests only: every request that a method
-// can send and every answer of the emulator is validated against the document,
-// and the document's fields are compared with those of the Go structs.
+// Package contract tests the client and its emulator against one description of
+// the API, openapi/brellium-v2.yaml. It contains only tests. They validate every
+// request that a method can send and every response of the emulator against the
+// document, and compare the document's fields with those of the Go structs.
 //
-// It is a module of its own, so that the validator is no dependency of the
-// client.
+// It is a separate module so that the client does not depend on the validator.
 package contract

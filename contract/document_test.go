@@ -13,10 +13,10 @@ import (
 
 const documentPath = "../openapi/brellium-v2.yaml"
 
-// node is a mapping of the document.
+// node is a mapping in the document.
 type node = map[string]any
 
-// readDocument returns the document as it is written.
+// readDocument returns the document, parsed and as bytes.
 func readDocument(t testing.TB) (node, []byte) {
 	t.Helper()
 	data, err := os.ReadFile(documentPath)
@@ -26,14 +26,14 @@ func readDocument(t testing.TB) (node, []byte) {
 	return document, data
 }
 
-// strictDocument returns the document as the validator has it, but closed: no
-// field and no value passes that the document does not know.
+// strictDocument returns the document for the validator, changed to reject
+// unknown fields and values.
 func strictDocument(t testing.TB) *openapi3.T {
 	t.Helper()
 	document, _ := readDocument(t)
 	for name, schema := range at(document, "components", "schemas") {
 		schema := schema.(node)
-		if name != "List" { // which the lists build upon
+		if name != "List" { // the other lists extend it
 			if schema["type"] == "object" || schema["allOf"] != nil {
 				schema["unevaluatedProperties"] = false
 			}
@@ -63,7 +63,7 @@ func closeEnumerations(v any) {
 	}
 }
 
-// at walks down into mappings.
+// at returns the nested mapping at a path of keys.
 func at(n node, keys ...string) node {
 	for _, key := range keys {
 		n, _ = n[key].(node)
@@ -71,7 +71,7 @@ func at(n node, keys ...string) node {
 	return n
 }
 
-func TestTheDocumentIsValid(t *testing.T) {
+func TestDocumentIsValid(t *testing.T) {
 	_, data := readDocument(t)
 	document, err := openapi3.NewLoader().LoadFromData(data)
 	require.NoError(t, err)
@@ -79,9 +79,9 @@ func TestTheDocumentIsValid(t *testing.T) {
 	assert.Equal(t, "3.1.0", document.OpenAPI)
 }
 
-// TestEverythingNamesItsSource: each path's operation, parameter, body,
-// answer, header, schema and field says whether it is a fact or a guess.
-func TestEverythingNamesItsSource(t *testing.T) {
+// Every operation, parameter, body, response, header, schema and field has an
+// x-source, which tells facts from assumptions.
+func TestEverythingHasASource(t *testing.T) {
 	document, _ := readDocument(t)
 	n := 0
 	sourced := func(where string, v any) {
@@ -90,7 +90,7 @@ func TestEverythingNamesItsSource(t *testing.T) {
 			return
 		}
 		if len(part) == 1 && part["$ref"] != nil {
-			return // what it refers to has one
+			return // its target is checked
 		}
 		n++
 		assert.Contains(t, []any{"guide", "v1", "assumed"}, part["x-source"], where)
@@ -114,8 +114,8 @@ func TestEverythingNamesItsSource(t *testing.T) {
 			if op["requestBody"] != nil {
 				sourced(where+" body", op["requestBody"])
 			}
-			for status, answer := range at(op, "responses") {
-				sourced(where+" "+status, answer)
+			for status, response := range at(op, "responses") {
+				sourced(where+" "+status, response)
 			}
 		}
 	}

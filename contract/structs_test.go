@@ -19,7 +19,7 @@ import (
 	"github.com/brellium/brellium-go"
 )
 
-// structs are the public types that the document's schemas stand for.
+// structs are the public types of the document's schemas.
 var structs = map[string]reflect.Type{
 	"Audit":                  reflect.TypeFor[brellium.Audit](),
 	"AuditItem":              reflect.TypeFor[brellium.AuditItem](),
@@ -37,8 +37,8 @@ var structs = map[string]reflect.Type{
 	"EmailRecipientCreate":   reflect.TypeFor[brellium.EmailRecipientCreateParams](),
 }
 
-// queries are the params of the lists, whose fields are the operations' query
-// parameters.
+// queries are the params types of the list operations. Their fields are the
+// query parameters.
 var queries = map[string]reflect.Type{
 	"audits.list":           reflect.TypeFor[brellium.AuditListParams](),
 	"documents.list":        reflect.TypeFor[brellium.DocumentListParams](),
@@ -46,9 +46,9 @@ var queries = map[string]reflect.Type{
 	"email_recipients.list": reflect.TypeFor[brellium.EmailRecipientListParams](),
 }
 
-// inner are the schemas that no public type stands for: the client reads them
-// itself. Their fields are held against the source by
-// TestEveryFieldInTheSourceIsInTheDocument.
+// inner are the schemas without a public type of the same fields.
+// TestEveryFieldInTheSourceIsInTheDocument compares their fields with the
+// source.
 var inner = map[string]string{
 	"AuditStatus":        "a value, not an object",
 	"List":               "brellium.Page",
@@ -63,7 +63,7 @@ var inner = map[string]string{
 	"OAuthFailure":       "brellium.APIError",
 }
 
-// jsonFields are the names of a struct's JSON fields.
+// jsonFields returns the names of a struct's JSON fields.
 func jsonFields(t reflect.Type) []string {
 	var names []string
 	for i := range t.NumField() {
@@ -75,7 +75,7 @@ func jsonFields(t reflect.Type) []string {
 	return names
 }
 
-// snake turns SetID into set_id.
+// snake converts SetID to set_id.
 func snake(name string) string {
 	var b strings.Builder
 	runes := []rune(name)
@@ -88,13 +88,13 @@ func snake(name string) string {
 	return b.String()
 }
 
-func TestEveryFieldOfAStructIsInTheDocumentAndTheOtherWayRound(t *testing.T) {
+func TestStructFieldsMatchTheDocument(t *testing.T) {
 	document, _ := readDocument(t)
 	schemas := at(document, "components", "schemas")
 	for name, schema := range schemas {
 		goType, public := structs[name]
 		_, private := inner[name]
-		assert.NotEqual(t, public, private, "schema %s: say which struct it stands for, or why none does", name)
+		assert.NotEqual(t, public, private, "schema %s must be in structs or in inner", name)
 		if public {
 			assert.Equal(t, slices.Sorted(maps.Keys(at(schema.(node), "properties"))), jsonFields(goType),
 				"schema %s and brellium.%s differ", name, goType.Name())
@@ -108,7 +108,7 @@ func TestEveryFieldOfAStructIsInTheDocumentAndTheOtherWayRound(t *testing.T) {
 	}
 }
 
-func TestEveryListParameterIsInTheDocumentAndTheOtherWayRound(t *testing.T) {
+func TestListParametersMatchTheDocument(t *testing.T) {
 	document, _ := readDocument(t)
 	shared := at(document, "components", "parameters")
 	seen := 0
@@ -143,7 +143,7 @@ func TestEveryListParameterIsInTheDocumentAndTheOtherWayRound(t *testing.T) {
 	assert.Len(t, queries, seen)
 }
 
-// source is every file of the client that is no test.
+// source returns the client's files without tests.
 func source(t *testing.T) []*ast.File {
 	t.Helper()
 	names, err := filepath.Glob("../*.go")
@@ -159,7 +159,7 @@ func source(t *testing.T) []*ast.File {
 	return files
 }
 
-// notOfTheAPI are structs whose JSON the API never sees.
+// notOfTheAPI are structs with JSON tags that are not part of the API.
 var notOfTheAPI = []string{"FollowCheckpoint"}
 
 func TestEveryFieldInTheSourceIsInTheDocument(t *testing.T) {
@@ -182,7 +182,7 @@ func TestEveryFieldInTheSourceIsInTheDocument(t *testing.T) {
 					return false
 				}
 				if s, ok := spec.Type.(*ast.StructType); ok && spec.Name.IsExported() && tagged(s) {
-					assert.True(t, public[spec.Name.Name], "brellium.%s has JSON fields, and no schema stands for it", spec.Name.Name)
+					assert.True(t, public[spec.Name.Name], "brellium.%s has JSON fields but no schema", spec.Name.Name)
 				}
 			}
 			if s, ok := n.(*ast.StructType); ok {
@@ -218,11 +218,11 @@ func jsonName(f *ast.Field) string {
 	return name
 }
 
-// enumerations are the document's known values and the Go type whose constants
-// they are.
+// enumerations maps a Go type with constants to the known values in the
+// document.
 var enumerations = map[string]struct {
 	path []string
-	more []string // constants of the client's own
+	more []string // constants of the client only
 }{
 	"AuditStatus":    {[]string{"AuditStatus", "x-known-values"}, nil},
 	"AuditAnswer":    {[]string{"AuditResponse", "properties", "answer", "x-known-values"}, nil},
@@ -230,7 +230,7 @@ var enumerations = map[string]struct {
 	"ErrorCode":      {[]string{"FailureDetail", "properties", "code", "x-known-codes"}, []string{"HTTP_ERROR"}},
 }
 
-func TestEveryConstantIsAKnownValueAndTheOtherWayRound(t *testing.T) {
+func TestConstantsMatchTheKnownValues(t *testing.T) {
 	constants := map[string][]string{}
 	for _, file := range source(t) {
 		ast.Inspect(file, func(n ast.Node) bool {

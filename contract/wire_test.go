@@ -3,6 +3,7 @@ package contract_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,27 +28,26 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// apiHost is where the document's paths are in these tests.
+// apiHost is the host of the API in these tests.
 const apiHost = "api.brellium.test"
 
-// exchange is what a request and its answer were.
+// exchange is an operation and the status of a response.
 type exchange struct {
 	operation string
 	status    int
 }
 
-// validator is a transport that holds every request and every answer against
+// validator is a transport that validates every request and response against
 // the document.
 type validator struct {
 	t      testing.TB
 	next   http.RoundTripper
 	router routers.Router
 
-	mu   sync.Mutex
-	seen map[exchange]int
-	bad  []string // instead of failing the test, where record is set
-	// record keeps what is wrong for the test to see.
-	record bool
+	mu     sync.Mutex
+	seen   map[exchange]int
+	record bool     // collect errors in bad instead of failing the test
+	bad    []string // the errors
 }
 
 func newValidator(t testing.TB, document *openapi3.T, next http.RoundTripper) *validator {
@@ -61,7 +61,7 @@ func newValidator(t testing.TB, document *openapi3.T, next http.RoundTripper) *v
 func (v *validator) wrong(format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	message, _, _ := strings.Cut(fmt.Sprintf(format, args...), "\n") // and no dump of the schema
+	message, _, _ := strings.Cut(fmt.Sprintf(format, args...), "\n") // without the dump of the schema
 	if v.record {
 		v.bad = append(v.bad, message)
 	} else {
@@ -74,7 +74,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// options close the document for what the validator would let pass.
+// options returns strict validation options.
 func options() *openapi3filter.Options {
 	return &openapi3filter.Options{
 		IncludeResponseStatus:             true,
@@ -90,7 +90,7 @@ func options() *openapi3filter.Options {
 }
 
 func (v *validator) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Host != apiHost { // the storage host, which is none of the API
+	if r.URL.Host != apiHost { // the storage host
 		return v.next.RoundTrip(r)
 	}
 	var body []byte
@@ -115,26 +115,23 @@ func (v *validator) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || in == nil {
 		return resp, err
 	}
-	answer, err := io.ReadAll(resp.Body)
-	if closeErr := resp.Body.Close(); err == nil {
-		err = closeErr
-	}
-	resp.Body = io.NopCloser(bytes.NewReader(answer))
-	if err != nil {
+	received, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return nil, err
 	}
-	v.answer(in, operation, resp, answer)
+	resp.Body = io.NopCloser(bytes.NewReader(received))
+	v.response(in, operation, resp, received)
 	return resp, nil
 }
 
-// request validates a request. It returns what its answer needs to be
-// validated, nil where the document has no such operation.
+// request validates a request and returns the input for validating its
+// response, or nil if the document has no such operation.
 func (v *validator) request(r *http.Request, body []byte) (*openapi3filter.RequestValidationInput, string) {
 	copied := r.Clone(context.Background())
 	copied.Body = io.NopCloser(bytes.NewReader(body))
 	route, path, err := v.router.FindRoute(copied)
 	if err != nil {
-		v.wrong("%s %s: no operation of the document: %v", r.Method, r.URL.Path, err)
+		v.wrong("%s %s: no operation in the document: %v", r.Method, r.URL.Path, err)
 		return nil, ""
 	}
 	operation := route.Operation.OperationID
@@ -142,7 +139,7 @@ func (v *validator) request(r *http.Request, body []byte) (*openapi3filter.Reque
 	if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
 		v.wrong("%s: the request: %v", operation, err)
 	}
-	for key := range r.URL.Query() { // which the validator lets pass
+	for key := range r.URL.Query() { // the validator accepts unknown ones
 		if route.Operation.Parameters.GetByInAndName("query", key) == nil {
 			v.wrong("%s: the document has no query parameter %s", operation, key)
 		}
@@ -156,12 +153,13 @@ func (v *validator) request(r *http.Request, body []byte) (*openapi3filter.Reque
 	return in, operation
 }
 
-func (v *validator) answer(in *openapi3filter.RequestValidationInput, operation string, resp *http.Response, body []byte) {
+// response validates a response.
+func (v *validator) response(in *openapi3filter.RequestValidationInput, operation string, resp *http.Response, body []byte) {
 	v.mu.Lock()
 	v.seen[exchange{operation, resp.StatusCode}]++
 	v.mu.Unlock()
 	if len(body) == 0 && resp.Header.Get("Content-Type") == "" && resp.Header.Get("X-Request-Id") == "" {
-		// A refusal at the edge, or a gateway's: neither body nor headers.
+		// A bare response of a gateway, without a body and the API's headers.
 		if documented := in.Route.Operation.Responses.Status(resp.StatusCode); documented == nil || documented.Value.Content["text/html"] == nil {
 			v.wrong("%s: a bare %d is not in the document", operation, resp.StatusCode)
 		}
@@ -175,11 +173,11 @@ func (v *validator) answer(in *openapi3filter.RequestValidationInput, operation 
 		Body: io.NopCloser(bytes.NewReader(body)), Options: options(),
 	}
 	if err := openapi3filter.ValidateResponse(context.Background(), out); err != nil {
-		v.wrong("%s: the answer %d: %v", operation, resp.StatusCode, err)
+		v.wrong("%s: the response %d: %v", operation, resp.StatusCode, err)
 	}
 }
 
-// world is an emulator with a client that is watched.
+// world is an emulator and a client whose exchanges are validated.
 type world struct {
 	*testing.T
 	emu    *brelliumtest.Emulator
@@ -199,30 +197,32 @@ func newWorld(t *testing.T, wire *validator, opts ...brelliumtest.Option) *world
 
 const email = "casey@example.test"
 
-// methods calls each method of each service with everything that it can send.
+// pages lists with each params, reads a second page if there is one, and checks
+// that invalid params are an error.
+func pages[P, T any](w *world, list func(context.Context, P, ...brellium.CallOption) (*brellium.Page[T], error), invalid P, params ...P) {
+	for _, p := range params {
+		page, err := list(w.Context(), p)
+		require.NoError(w, err)
+		if page.HasMore {
+			require.NoError(w, errOf(page.Next(w.Context())))
+		}
+	}
+	require.Error(w, errOf(list(w.Context(), invalid)))
+}
+
+// methods calls each method of each service with everything it can send.
 var methods = map[string]func(w *world){
 	"Audits.Retrieve": func(w *world) {
-		_, err := w.client.Audits.Retrieve(w.Context(), brelliumtest.SampleAuditID)
-		require.NoError(w, err)
-		_, err = w.client.Audits.Retrieve(w.Context(), "a/b c%2F?#")
-		require.ErrorIs(w, err, brellium.ErrNotFound)
+		require.NoError(w, errOf(w.client.Audits.Retrieve(w.Context(), brelliumtest.SampleAuditID)))
+		require.ErrorIs(w, errOf(w.client.Audits.Retrieve(w.Context(), "a/b c%2F?#")), brellium.ErrNotFound)
 	},
 	"Audits.List": func(w *world) {
 		w.emu.SeedAudits(200)
 		at := time.Date(2025, 1, 2, 3, 4, 5, 678, time.FixedZone("", 3600))
-		for _, params := range []brellium.AuditListParams{
+		pages(w, w.client.Audits.List, brellium.AuditListParams{Cursor: "no cursor"}, []brellium.AuditListParams{
 			{}, {Limit: 1}, {Limit: 100}, {Status: brellium.AuditStatusTodo}, {Flags: []string{"Failed", "Missing Signature"}},
 			{SetID: "s", DocumentID: "d & e", CreatedAfter: at, CreatedBefore: at, UpdatedAfter: at, UpdatedBefore: at},
-		} {
-			page, err := w.client.Audits.List(w.Context(), params)
-			require.NoError(w, err)
-			if page.HasMore {
-				_, err = page.Next(w.Context())
-				require.NoError(w, err)
-			}
-		}
-		_, err := w.client.Audits.List(w.Context(), brellium.AuditListParams{Cursor: "no cursor"})
-		require.Error(w, err)
+		}...)
 	},
 	"Audits.All": func(w *world) {
 		w.emu.SeedAudits(50)
@@ -232,11 +232,9 @@ var methods = map[string]func(w *world){
 	},
 	"Audits.Update": func(w *world) {
 		for _, flags := range [][]string{nil, {}, {"Failed", "é\u2028<>&"}} {
-			_, err := w.client.Audits.Update(w.Context(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: flags})
-			require.NoError(w, err)
+			require.NoError(w, errOf(w.client.Audits.Update(w.Context(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: flags})))
 		}
-		_, err := w.client.Audits.Update(w.Context(), "none", brellium.AuditUpdateParams{Flags: []string{}})
-		require.ErrorIs(w, err, brellium.ErrNotFound)
+		require.ErrorIs(w, errOf(w.client.Audits.Update(w.Context(), "none", brellium.AuditUpdateParams{Flags: []string{}})), brellium.ErrNotFound)
 	},
 	"Audits.BatchUpdate": func(w *world) {
 		for _, flags := range [][]string{{}, {"Failed"}} {
@@ -268,24 +266,14 @@ var methods = map[string]func(w *world){
 		for _, input := range []brellium.DocumentInput{{Filename: "a.pdf"}, {Filename: "b.pdf", ExternalID: "b", ExternalMetadata: map[string]any{"n": 1}}} {
 			made, err := w.client.Documents.Create(w.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{input}})
 			require.NoError(w, err)
-			_, err = w.client.Documents.Retrieve(w.Context(), made.Documents[0].DocumentID)
-			require.NoError(w, err)
+			require.NoError(w, errOf(w.client.Documents.Retrieve(w.Context(), made.Documents[0].DocumentID)))
 		}
-		_, err := w.client.Documents.Retrieve(w.Context(), "none")
-		require.ErrorIs(w, err, brellium.ErrNotFound)
+		require.ErrorIs(w, errOf(w.client.Documents.Retrieve(w.Context(), "none")), brellium.ErrNotFound)
 	},
 	"Documents.List": func(w *world) {
 		w.documents(30)
-		for _, params := range []brellium.DocumentListParams{{}, {Limit: 5}, {ExternalID: "external-1"}} {
-			page, err := w.client.Documents.List(w.Context(), params)
-			require.NoError(w, err)
-			if page.HasMore {
-				_, err = page.Next(w.Context())
-				require.NoError(w, err)
-			}
-		}
-		_, err := w.client.Documents.List(w.Context(), brellium.DocumentListParams{Cursor: "no cursor"})
-		require.Error(w, err)
+		pages(w, w.client.Documents.List, brellium.DocumentListParams{Cursor: "no cursor"},
+			[]brellium.DocumentListParams{{}, {Limit: 5}, {ExternalID: "external-1"}}...)
 	},
 	"Documents.All": func(w *world) {
 		w.documents(30)
@@ -297,11 +285,10 @@ var methods = map[string]func(w *world){
 		files := []brellium.UploadFile{brellium.FileFromBytes("a.pdf", []byte("one")), brellium.FileFromBytes("b.pdf", []byte("two"))}
 		files[1].ExternalMetadata, files[1].DocType = map[string]any{"n": 1}, "note"
 		for range 2 {
-			_, err := w.client.Documents.Upload(w.Context(), files, brellium.UploadOptions{})
-			require.NoError(w, err)
+			require.NoError(w, errOf(w.client.Documents.Upload(w.Context(), files, brellium.UploadOptions{})))
 		}
 		w.emu.FailDocument(w.emu.Documents()[0].DocumentID)
-		time.Sleep(time.Minute) // until the other one has its audit
+		time.Sleep(time.Minute) // until the other document has its audit
 		for _, err := range w.client.Documents.All(w.Context(), brellium.DocumentListParams{}) {
 			require.NoError(w, err)
 		}
@@ -309,8 +296,7 @@ var methods = map[string]func(w *world){
 	"Documents.WaitForAudit": func(w *world) {
 		results, err := w.client.Documents.Upload(w.Context(), []brellium.UploadFile{brellium.FileFromBytes("a.pdf", []byte("one"))}, brellium.UploadOptions{})
 		require.NoError(w, err)
-		_, err = w.client.Documents.WaitForAudit(w.Context(), results[0].DocumentID)
-		require.NoError(w, err)
+		require.NoError(w, errOf(w.client.Documents.WaitForAudit(w.Context(), results[0].DocumentID)))
 	},
 	"Documents.Put": func(w *world) {
 		made, err := w.client.Documents.Create(w.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
@@ -321,45 +307,31 @@ var methods = map[string]func(w *world){
 		require.True(w, got.UploadURL.IsZero())
 	},
 	"Users.Create": func(w *world) {
-		_, err := w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email})
-		require.NoError(w, err)
-		_, err = w.client.Users.Create(w.Context(), brellium.UserCreateParams{
+		require.NoError(w, errOf(w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email})))
+		_, err := w.client.Users.Create(w.Context(), brellium.UserCreateParams{
 			Email: "robin@example.test", Name: "Robin", Metadata: map[string]any{"n": 1}, Attributes: map[string]any{},
 		})
 		require.NoError(w, err)
-		_, err = w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email})
-		require.ErrorIs(w, err, brellium.ErrConflict)
-		_, err = w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: "@@"})
-		require.Error(w, err)
+		require.ErrorIs(w, errOf(w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email})), brellium.ErrConflict)
+		require.Error(w, errOf(w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: "@@"})))
 	},
 	"Users.Ensure": func(w *world) {
 		for _, fault := range []brelliumtest.Fault{brelliumtest.OK(), brelliumtest.OK(), brelliumtest.InviteFailed()} {
 			w.emu.Inject(brelliumtest.OpUserCreate, fault)
-			_, err := w.client.Users.Ensure(w.Context(), brellium.UserCreateParams{Email: email})
-			require.NoError(w, err)
+			require.NoError(w, errOf(w.client.Users.Ensure(w.Context(), brellium.UserCreateParams{Email: email})))
 			w.emu.SignIn(email)
 		}
 	},
 	"Users.Retrieve": func(w *world) {
 		made, err := w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email, Name: "Casey"})
 		require.NoError(w, err)
-		_, err = w.client.Users.Retrieve(w.Context(), made.UserID)
-		require.NoError(w, err)
-		_, err = w.client.Users.Retrieve(w.Context(), "none")
-		require.ErrorIs(w, err, brellium.ErrNotFound)
+		require.NoError(w, errOf(w.client.Users.Retrieve(w.Context(), made.UserID)))
+		require.ErrorIs(w, errOf(w.client.Users.Retrieve(w.Context(), "none")), brellium.ErrNotFound)
 	},
 	"Users.List": func(w *world) {
 		w.people(30)
-		for _, params := range []brellium.UserListParams{{}, {Limit: 5}, {Email: "1+tag@example.test"}} {
-			page, err := w.client.Users.List(w.Context(), params)
-			require.NoError(w, err)
-			if page.HasMore {
-				_, err = page.Next(w.Context())
-				require.NoError(w, err)
-			}
-		}
-		_, err := w.client.Users.List(w.Context(), brellium.UserListParams{Cursor: "no cursor"})
-		require.Error(w, err)
+		pages(w, w.client.Users.List, brellium.UserListParams{Cursor: "no cursor"},
+			[]brellium.UserListParams{{}, {Limit: 5}, {Email: "1+tag@example.test"}}...)
 	},
 	"Users.All": func(w *world) {
 		w.people(30)
@@ -376,40 +348,26 @@ var methods = map[string]func(w *world){
 	},
 	"EmailRecipients.Create": func(w *world) {
 		for _, params := range []brellium.EmailRecipientCreateParams{{Email: email}, {Email: "robin@example.test", Name: "Robin"}} {
-			_, err := w.client.EmailRecipients.Create(w.Context(), params)
-			require.NoError(w, err)
+			require.NoError(w, errOf(w.client.EmailRecipients.Create(w.Context(), params)))
 		}
-		_, err := w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: email})
-		require.ErrorIs(w, err, brellium.ErrConflict)
-		_, err = w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: "@@"})
-		require.Error(w, err)
+		require.ErrorIs(w, errOf(w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: email})), brellium.ErrConflict)
+		require.Error(w, errOf(w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: "@@"})))
 	},
 	"EmailRecipients.Ensure": func(w *world) {
 		for range 2 {
-			_, err := w.client.EmailRecipients.Ensure(w.Context(), brellium.EmailRecipientCreateParams{Email: email, Name: "Casey"})
-			require.NoError(w, err)
+			require.NoError(w, errOf(w.client.EmailRecipients.Ensure(w.Context(), brellium.EmailRecipientCreateParams{Email: email, Name: "Casey"})))
 		}
 	},
 	"EmailRecipients.Retrieve": func(w *world) {
 		made, err := w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: email})
 		require.NoError(w, err)
-		_, err = w.client.EmailRecipients.Retrieve(w.Context(), made.EmailRecipientID)
-		require.NoError(w, err)
-		_, err = w.client.EmailRecipients.Retrieve(w.Context(), "none")
-		require.ErrorIs(w, err, brellium.ErrNotFound)
+		require.NoError(w, errOf(w.client.EmailRecipients.Retrieve(w.Context(), made.EmailRecipientID)))
+		require.ErrorIs(w, errOf(w.client.EmailRecipients.Retrieve(w.Context(), "none")), brellium.ErrNotFound)
 	},
 	"EmailRecipients.List": func(w *world) {
 		w.people(30)
-		for _, params := range []brellium.EmailRecipientListParams{{}, {Limit: 5}, {Email: "1+tag@example.test"}} {
-			page, err := w.client.EmailRecipients.List(w.Context(), params)
-			require.NoError(w, err)
-			if page.HasMore {
-				_, err = page.Next(w.Context())
-				require.NoError(w, err)
-			}
-		}
-		_, err := w.client.EmailRecipients.List(w.Context(), brellium.EmailRecipientListParams{Cursor: "no cursor"})
-		require.Error(w, err)
+		pages(w, w.client.EmailRecipients.List, brellium.EmailRecipientListParams{Cursor: "no cursor"},
+			[]brellium.EmailRecipientListParams{{}, {Limit: 5}, {Email: "1+tag@example.test"}}...)
 	},
 	"EmailRecipients.All": func(w *world) {
 		w.people(30)
@@ -419,21 +377,20 @@ var methods = map[string]func(w *world){
 	},
 	"EmailRecipients.FindByEmail": func(w *world) {
 		w.people(3)
-		_, err := w.client.EmailRecipients.FindByEmail(w.Context(), "1+tag@example.test")
-		require.NoError(w, err)
-		_, err = w.client.EmailRecipients.FindByEmail(w.Context(), email)
-		require.ErrorIs(w, err, brellium.ErrNotFound)
+		require.NoError(w, errOf(w.client.EmailRecipients.FindByEmail(w.Context(), "1+tag@example.test")))
+		require.ErrorIs(w, errOf(w.client.EmailRecipients.FindByEmail(w.Context(), email)), brellium.ErrNotFound)
 	},
 	"OAuth.CreateToken": func(w *world) {
-		_, err := w.client.OAuth.CreateToken(w.Context())
-		require.NoError(w, err)
+		require.NoError(w, errOf(w.client.OAuth.CreateToken(w.Context())))
 		w.emu.RevokeTokens()
-		_, err = w.client.Audits.Retrieve(w.Context(), brelliumtest.SampleAuditID)
-		require.NoError(w, err)
+		require.NoError(w, errOf(w.client.Audits.Retrieve(w.Context(), brelliumtest.SampleAuditID)))
 	},
 }
 
-// documents makes n documents.
+// errOf returns the error of a call.
+func errOf[T any](_ T, err error) error { return err }
+
+// documents creates n documents.
 func (w *world) documents(n int) {
 	for i := range n {
 		_, err := w.client.Documents.Create(w.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{
@@ -443,31 +400,29 @@ func (w *world) documents(n int) {
 	}
 }
 
-// people makes n users and as many email recipients.
+// people creates n users and n email recipients.
 func (w *world) people(n int) {
 	for i := range n {
-		_, err := w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: fmt.Sprint(i, "+tag@example.test")})
-		require.NoError(w, err)
-		_, err = w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: fmt.Sprint(i, "+tag@example.test")})
-		require.NoError(w, err)
+		require.NoError(w, errOf(w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: fmt.Sprint(i, "+tag@example.test")})))
+		require.NoError(w, errOf(w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: fmt.Sprint(i, "+tag@example.test")})))
 	}
 }
 
-// refusals are what can happen to any call.
-var refusals = map[string][]brelliumtest.Fault{
-	"429":             {brelliumtest.Status(429, "RATE_LIMITED")},
-	"401":             {brelliumtest.RevokedToken()},
-	"503":             {brelliumtest.Status(503, "UNAVAILABLE")},
-	"502":             {brelliumtest.Status(502, "BAD_GATEWAY").AfterWork()},
-	"a gateway's 504": {brelliumtest.HTML(504)},
-	"a bare 502":      {brelliumtest.Bare(502)},
-	"403":             {brelliumtest.Bare(403)},
-	"a 403 page":      {brelliumtest.Blocked()},
-	"414":             {brelliumtest.Bare(414)},
-	"431":             {brelliumtest.Bare(431)},
+// faults are the faults that any call can have.
+var faults = map[string]brelliumtest.Fault{
+	"429":      brelliumtest.Status(429, "RATE_LIMITED"),
+	"401":      brelliumtest.RevokedToken(),
+	"503":      brelliumtest.Status(503, "UNAVAILABLE"),
+	"502":      brelliumtest.Status(502, "BAD_GATEWAY").AfterWork(),
+	"HTML 504": brelliumtest.HTML(504),
+	"bare 502": brelliumtest.Bare(502),
+	"bare 403": brelliumtest.Bare(403),
+	"HTML 403": brelliumtest.Blocked(),
+	"414":      brelliumtest.Bare(414),
+	"431":      brelliumtest.Bare(431),
 }
 
-func TestEveryRequestAndEveryAnswerIsInTheDocument(t *testing.T) {
+func TestEveryRequestAndResponseIsInTheDocument(t *testing.T) {
 	wire := newValidator(t, strictDocument(t), nil)
 	for name, call := range methods {
 		t.Run(name, func(t *testing.T) {
@@ -477,17 +432,17 @@ func TestEveryRequestAndEveryAnswerIsInTheDocument(t *testing.T) {
 			})
 		})
 	}
-	t.Run("refusals", func(t *testing.T) {
-		for name, faults := range refusals {
+	t.Run("faults", func(t *testing.T) {
+		for name, fault := range faults {
 			for operation, send := range simplest() {
 				synctest.Test(t, func(t *testing.T) {
 					wire.t = t
 					w := newWorld(t, wire)
 					_, err := w.client.OAuth.CreateToken(t.Context())
 					require.NoError(t, err)
-					w.emu.Inject(operation, faults...)
-					_ = send(w) // fails or not; what counts is what went over the wire
-					assert.Zero(t, w.emu.PendingFaults(operation), "%s did not happen to %s", name, operation)
+					w.emu.Inject(operation, fault)
+					_ = send(w) // only the exchange is checked
+					assert.Zero(t, w.emu.PendingFaults(operation), "%s did not apply to %s", name, operation)
 				})
 			}
 		}
@@ -521,7 +476,7 @@ func TestEveryRequestAndEveryAnswerIsInTheDocument(t *testing.T) {
 			})
 		}
 	})
-	t.Run("what the API finds wrong", func(t *testing.T) {
+	t.Run("invalid requests", func(t *testing.T) {
 		for operation, send := range simplest() {
 			synctest.Test(t, func(t *testing.T) {
 				wire.t = t
@@ -536,7 +491,7 @@ func TestEveryRequestAndEveryAnswerIsInTheDocument(t *testing.T) {
 	})
 
 	wire.t = t
-	t.Run("nothing in the document is left unseen", func(t *testing.T) {
+	t.Run("every documented status occurred", func(t *testing.T) {
 		document, _ := readDocument(t)
 		for path, item := range at(document, "paths") {
 			for method, op := range item.(node) {
@@ -551,75 +506,50 @@ func TestEveryRequestAndEveryAnswerIsInTheDocument(t *testing.T) {
 							seen += n
 						}
 					}
-					assert.NotZero(t, seen, "%s %s: no %s was seen", method, path, status)
+					assert.NotZero(t, seen, "%s %s: no response with %s", method, path, status)
 				}
 			}
 		}
 	})
 }
 
-// simplest sends each operation once, but for the mint.
+// simplest sends each operation once, except oauth.token.
 func simplest() map[string]func(w *world) error {
 	return map[string]func(w *world) error{
-		brelliumtest.OpAuditList: func(w *world) error {
-			_, err := w.client.Audits.List(w.Context(), brellium.AuditListParams{})
-			return err
-		},
-		brelliumtest.OpAuditRetrieve: func(w *world) error {
-			_, err := w.client.Audits.Retrieve(w.Context(), brelliumtest.SampleAuditID)
-			return err
-		},
+		brelliumtest.OpAuditList:     func(w *world) error { return errOf(w.client.Audits.List(w.Context(), brellium.AuditListParams{})) },
+		brelliumtest.OpAuditRetrieve: func(w *world) error { return errOf(w.client.Audits.Retrieve(w.Context(), brelliumtest.SampleAuditID)) },
 		brelliumtest.OpAuditUpdate: func(w *world) error {
-			_, err := w.client.Audits.Update(w.Context(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: []string{"Failed"}})
-			return err
+			return errOf(w.client.Audits.Update(w.Context(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: []string{"Failed"}}))
 		},
 		brelliumtest.OpAuditBatchUpdate: func(w *world) error {
-			_, err := w.client.Audits.BatchUpdate(w.Context(), brellium.AuditBatchUpdateParams{AuditIDs: []string{"x"}, Flags: []string{}})
-			return err
+			return errOf(w.client.Audits.BatchUpdate(w.Context(), brellium.AuditBatchUpdateParams{AuditIDs: []string{"x"}, Flags: []string{}}))
 		},
 		brelliumtest.OpDocumentCreate: func(w *world) error {
-			_, err := w.client.Documents.Create(w.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
-			return err
+			return errOf(w.client.Documents.Create(w.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}}))
 		},
-		brelliumtest.OpDocumentRetrieve: func(w *world) error {
-			_, err := w.client.Documents.Retrieve(w.Context(), "x")
-			return err
-		},
+		brelliumtest.OpDocumentRetrieve: func(w *world) error { return errOf(w.client.Documents.Retrieve(w.Context(), "x")) },
 		brelliumtest.OpDocumentList: func(w *world) error {
-			_, err := w.client.Documents.List(w.Context(), brellium.DocumentListParams{})
-			return err
+			return errOf(w.client.Documents.List(w.Context(), brellium.DocumentListParams{}))
 		},
 		brelliumtest.OpUserCreate: func(w *world) error {
-			_, err := w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email})
-			return err
+			return errOf(w.client.Users.Create(w.Context(), brellium.UserCreateParams{Email: email}))
 		},
-		brelliumtest.OpUserRetrieve: func(w *world) error {
-			_, err := w.client.Users.Retrieve(w.Context(), "x")
-			return err
-		},
-		brelliumtest.OpUserList: func(w *world) error {
-			_, err := w.client.Users.List(w.Context(), brellium.UserListParams{})
-			return err
-		},
+		brelliumtest.OpUserRetrieve: func(w *world) error { return errOf(w.client.Users.Retrieve(w.Context(), "x")) },
+		brelliumtest.OpUserList:     func(w *world) error { return errOf(w.client.Users.List(w.Context(), brellium.UserListParams{})) },
 		brelliumtest.OpUserDelete: func(w *world) error {
 			return w.client.Users.Delete(w.Context(), "x")
 		},
 		brelliumtest.OpEmailRecipientCreate: func(w *world) error {
-			_, err := w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: email})
-			return err
+			return errOf(w.client.EmailRecipients.Create(w.Context(), brellium.EmailRecipientCreateParams{Email: email}))
 		},
-		brelliumtest.OpEmailRecipientRetrieve: func(w *world) error {
-			_, err := w.client.EmailRecipients.Retrieve(w.Context(), "x")
-			return err
-		},
+		brelliumtest.OpEmailRecipientRetrieve: func(w *world) error { return errOf(w.client.EmailRecipients.Retrieve(w.Context(), "x")) },
 		brelliumtest.OpEmailRecipientList: func(w *world) error {
-			_, err := w.client.EmailRecipients.List(w.Context(), brellium.EmailRecipientListParams{})
-			return err
+			return errOf(w.client.EmailRecipients.List(w.Context(), brellium.EmailRecipientListParams{}))
 		},
 	}
 }
 
-// operation finds an operation of the document, and its method.
+// operation returns an operation of the document and its method.
 func operation(t testing.TB, id string) (string, node) {
 	t.Helper()
 	document, _ := readDocument(t)
@@ -644,9 +574,8 @@ func documented(t testing.TB, id, status string) bool {
 	return at(op, "responses")[status] != nil
 }
 
-// TestEveryMethodIsHeldAgainstTheDocument: a new method of a service must be
-// called above.
-func TestEveryMethodIsHeldAgainstTheDocument(t *testing.T) {
+// Every new method of a service must be added to methods.
+func TestMethodsIsComplete(t *testing.T) {
 	client := reflect.TypeFor[brellium.Client]()
 	n := 0
 	for i := range client.NumField() {
@@ -666,9 +595,8 @@ func TestEveryMethodIsHeldAgainstTheDocument(t *testing.T) {
 	assert.Equal(t, len(methods), n)
 }
 
-// TestTheValidatorFindsWhatIsWrong: what these tests rest upon.
-func TestTheValidatorFindsWhatIsWrong(t *testing.T) {
-	answers := func(status int, header http.Header, body string) http.RoundTripper {
+func TestValidatorFindsErrors(t *testing.T) {
+	respond := func(status int, header http.Header, body string) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 		})
@@ -693,38 +621,38 @@ func TestTheValidatorFindsWhatIsWrong(t *testing.T) {
 		request            http.Header
 		status             int
 		header             http.Header
-		answer             string
-		wrong              string // part of what is found, empty where nothing is
+		response           string
+		wrong              string // part of the error, empty if valid
 	}{
-		"all is well":                 {"GET", "/v2/users/u", "", good, 200, good, user, ""},
+		"valid":                       {"GET", "/v2/users/u", "", good, 200, good, user, ""},
 		"an unknown path":             {"GET", "/v2/things", "", good, 200, good, user, "no operation"},
 		"an unknown method":           {"PUT", "/v2/users/u", "", good, 200, good, user, "no operation"},
 		"an unknown query parameter":  {"GET", "/v2/users?mail=a@b", "", good, 400, good, `{"error":{"type":"t","code":"c","message":"m","request_id":"r"}}`, "no query parameter mail"},
 		"a limit out of range":        {"GET", "/v2/users?limit=101", "", good, 429, good, user, "limit"},
-		"a time that is none":         {"GET", "/v2/audits?created_after=today", "", good, 200, good, `{"object":"list","data":[],"has_more":false}`, "created_after"},
+		"an invalid time":             {"GET", "/v2/audits?created_after=today", "", good, 200, good, `{"object":"list","data":[],"has_more":false}`, "created_after"},
 		"no token":                    {"GET", "/v2/users/u", "", without("Authorization"), 200, good, user, "no bearer token"},
-		"a body that is not wanted":   {"GET", "/v2/users/u", "{}", good, 200, good, user, "not allowed"},
+		"an unexpected body":          {"GET", "/v2/users/u", "{}", good, 200, good, user, "not allowed"},
 		"an unknown field sent":       {"POST", "/v2/users", `{"email":"a@b","mail":"x"}`, good, 201, good, user, "mail"},
-		"a field left out":            {"POST", "/v2/users", `{"name":"x"}`, good, 201, good, user, "email"},
+		"a missing field":             {"POST", "/v2/users", `{"name":"x"}`, good, 201, good, user, "email"},
 		"flags that are null":         {"PATCH", "/v2/audits/a", `{"flags":null}`, good, 404, good, `{"error":{"type":"t","code":"RATE_LIMITED","message":"m","request_id":"r"}}`, "flags"},
 		"another type of body":        {"POST", "/v2/users", `{"email":"a@b"}`, with("Content-Type", "text/plain"), 201, good, user, "text/plain"},
-		"an unknown field answered":   {"GET", "/v2/users/u", "", good, 200, good, `{"user_id":"u","email":"a@b","extra":1}`, "extra"},
-		"an id left out":              {"GET", "/v2/users/u", "", good, 200, good, `{"email":"a@b"}`, "user_id"},
+		"an unknown field received":   {"GET", "/v2/users/u", "", good, 200, good, `{"user_id":"u","email":"a@b","extra":1}`, "extra"},
+		"a missing id":                {"GET", "/v2/users/u", "", good, 200, good, `{"email":"a@b"}`, "user_id"},
 		"a field of another type":     {"GET", "/v2/users/u", "", good, 200, good, `{"user_id":7,"email":"a@b"}`, "user_id"},
-		"a time that is none, again":  {"GET", "/v2/users/u", "", good, 200, good, `{"user_id":"u","email":"a@b","created_at":"now"}`, "created_at"},
+		"an invalid time received":    {"GET", "/v2/users/u", "", good, 200, good, `{"user_id":"u","email":"a@b","created_at":"now"}`, "created_at"},
 		"an unknown field in an item": {"GET", "/v2/users", "", good, 200, good, `{"object":"list","data":[{"user_id":"u","email":"a@b","extra":1}],"has_more":false}`, "extra"},
 		"an unknown field of a list":  {"GET", "/v2/users", "", good, 200, good, `{"object":"list","data":[],"has_more":false,"total":1}`, "total"},
 		"an unknown status":           {"GET", "/v2/users/u", "", good, 202, good, user, "status is not supported"},
 		"no request id":               {"GET", "/v2/users/u", "", good, 200, without("X-Request-Id"), user, "x-request-id"},
 		"no rate limit":               {"GET", "/v2/users/u", "", good, 200, without("Ratelimit-Remaining"), user, "Remaining"},
-		"a rate limit that is none":   {"GET", "/v2/users/u", "", good, 200, with("Ratelimit-Reset", "soon"), user, "Reset"},
+		"an invalid rate limit":       {"GET", "/v2/users/u", "", good, 200, with("Ratelimit-Reset", "soon"), user, "Reset"},
 		"a 429 without Retry-After":   {"GET", "/v2/users/u", "", good, 429, good, `{"error":{"type":"t","code":"RATE_LIMITED","message":"m","request_id":"r"}}`, "Retry-After"},
 		"no envelope":                 {"GET", "/v2/users/u", "", good, 404, good, `{"message":"m"}`, "error"},
-		"an answer that is a page":    {"GET", "/v2/users/u", "", good, 200, with("Content-Type", "text/html"), "<html>", "text/html"},
-		"an empty answer":             {"GET", "/v2/users/u", "", good, 200, http.Header{}, "", "bare 200"},
+		"an HTML response":            {"GET", "/v2/users/u", "", good, 200, with("Content-Type", "text/html"), "<html>", "text/html"},
+		"an empty response":           {"GET", "/v2/users/u", "", good, 200, http.Header{}, "", "bare 200"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wire := newValidator(t, strictDocument(t), answers(c.status, c.header, c.answer))
+			wire := newValidator(t, strictDocument(t), respond(c.status, c.header, c.response))
 			wire.record = true
 			target, err := url.Parse("https://" + apiHost + c.path)
 			require.NoError(t, err)

@@ -1,8 +1,3 @@
-// Package peers measures one call of the client side by side with net/http and
-// with the clients of its peers: the same canned answer, the same typed value,
-// in turns within one run, so that what counts is the ratio.
-//
-//	go test -bench . ./...
 package peers
 
 import (
@@ -27,7 +22,7 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// canned answers every request with one body, without a network.
+// canned is a transport that responds to every request with one body.
 type canned struct{ body []byte }
 
 func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -53,12 +48,12 @@ type auditPage struct {
 
 func (*auditPage) SetLastResponse(*stripe.APIResponse) {}
 
-// stripeAudit is an audit as the Stripe client wants its values.
+// stripeAudit is an audit that the Stripe client can decode.
 type stripeAudit struct{ brellium.Audit }
 
 func (*stripeAudit) SetLastResponse(*stripe.APIResponse) {}
 
-// contender makes one call for an audit, or for a page of them.
+// contender is a client that retrieves an audit or a page of audits.
 type contender struct {
 	name        string
 	audit, page func(context.Context) error
@@ -150,7 +145,7 @@ func contenders(tb testing.TB, body []byte) []contender {
 	}
 }
 
-// unpaced keeps the GitLab client from pacing itself by the canned headers.
+// unpaced turns off the GitLab client's rate limiter.
 type unpaced struct{}
 
 func (unpaced) Wait(context.Context) error { return nil }
@@ -162,7 +157,7 @@ func check(tb testing.TB, err error) {
 	}
 }
 
-// bodies are the answers of the figures: 17 bytes, one audit, a page of 100.
+// bodies returns the response bodies: 17 bytes, one audit, a page of 100.
 func bodies(tb testing.TB) (small, audit, page []byte) {
 	tb.Helper()
 	emulator := brelliumtest.New()
@@ -174,9 +169,9 @@ func bodies(tb testing.TB) (small, audit, page []byte) {
 	return []byte(`{"audit_id":"ab"}`), p.Data[50].RawJSON(), p.RawJSON()
 }
 
-// Each call is an operation of the benchmark named by the client that makes
-// it; ratio is its time over that of net/http with json.NewDecoder, taken in
-// alternate turns, of which the quieter ones count.
+// BenchmarkCall measures a call of each client. The ratio is its time over that
+// of net/http with json.NewDecoder. Each is the lower quartile of alternate
+// turns.
 func BenchmarkCall(b *testing.B) {
 	small, audit, page := bodies(b)
 	for _, c := range []struct {
@@ -198,16 +193,17 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
+// compare measures turns of calls of base and ours alternately.
 func compare(b *testing.B, turn int, base, ours func(context.Context) error) {
 	ctx := context.Background()
 	run := func(f func(context.Context) error) float64 {
-		begun := time.Now()
+		start := time.Now()
 		for range turn {
 			if err := f(ctx); err != nil {
 				b.Fatal(err)
 			}
 		}
-		return float64(time.Since(begun)) / float64(turn)
+		return float64(time.Since(start)) / float64(turn)
 	}
 	run(base)
 	run(ours)
@@ -224,7 +220,7 @@ func compare(b *testing.B, turn int, base, ours func(context.Context) error) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// The contenders are only comparable while all of them really decode.
+// The contenders are comparable only if all of them decode the response.
 func TestContendersDecode(t *testing.T) {
 	_, audit, page := bodies(t)
 	for _, c := range contenders(t, audit) {

@@ -1,9 +1,9 @@
-// Brellium-emulator serves an emulated Brellium v2 API on a port, for curl and
-// for clients in any language.
+// Command brellium-emulator serves an emulated Brellium v2 API on a port, for
+// curl and for clients in any language.
 //
-// It prints its credentials and its base URL, a line each, and how to mint an
-// access token with curl. It runs until it is interrupted. All of its data is
-// synthetic and in memory.
+// It prints its credentials and base URL, one per line, and how to use them
+// with curl. It runs until it is interrupted. All data is synthetic and in
+// memory.
 //
 // Usage:
 //
@@ -42,14 +42,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	var (
 		addr          = flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
-		audits        = flags.Int("audits", 250, "`number` of synthetic audits beside the guide's sample")
-		latency       = flags.Duration("latency", 0, "mean `duration` of an exchange; it varies by half to either side")
+		audits        = flags.Int("audits", 250, "`number` of synthetic audits besides the guide's sample")
+		latency       = flags.Duration("latency", 0, "mean round-trip `time`; each varies by up to 50 %")
 		tokenLifetime = flags.Duration("token-lifetime", time.Hour, "how long an access token is valid")
 		urlLifetime   = flags.Duration("upload-url-lifetime", 15*time.Minute, "how long an upload URL is valid")
-		auditDelay    = flags.Duration("audit-delay", 2*time.Second, "time from a file's arrival to its audit")
-		listLag       = flags.Duration("list-lag", 0, "how far lists of email recipients lag behind")
-		burst         = flags.Int("burst", 100, "capacity of the organization's bucket in `requests`")
-		rate          = flags.Float64("rate", 5, "refill of the organization's bucket in `requests` per second")
+		auditDelay    = flags.Duration("audit-delay", 2*time.Second, "time from the upload of a file to its audit")
+		listLag       = flags.Duration("list-lag", 0, "how long a new email recipient is missing from lists")
+		burst         = flags.Int("burst", 100, "rate limit: `requests` at once")
+		rate          = flags.Float64("rate", 5, "rate limit: `requests` per second")
 		clientID      = flags.String("client-id", "", "client `id` to accept (default a fixed one)")
 		clientSecret  = flags.String("client-secret", "", "client `secret` to accept (default a fixed one)")
 	)
@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return errors.New("-audits and -latency must not be negative, -burst and -rate must be positive")
 	}
 	if (*clientID == "") != (*clientSecret == "") {
-		return errors.New("-client-id and -client-secret go together")
+		return errors.New("-client-id and -client-secret must be set together")
 	}
 
 	opts := []brelliumtest.Option{
@@ -94,18 +94,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fmt.Fprintf(stdout, "client_secret=%s\n", emu.ClientSecret)
 	fmt.Fprintf(stdout, "base_url=%s\n", emu.URL)
 	fmt.Fprintf(stdout, `
-Mint an access token, and read the guide's sample audit with it:
+Get an access token and retrieve the guide's sample audit:
 
   TOKEN=$(curl -s %[1]s/v2/oauth/token -H 'Content-Type: application/json' \
     -d '{"grant_type":"client_credentials","client_id":"%[2]s","client_secret":"%[3]s"}' \
     | sed 's/.*"access_token":"\([^"]*\)".*/\1/')
   curl -i %[1]s/v2/audits/%[4]s -H "Authorization: Bearer $TOKEN"
 
-For a program that uses brellium.NewClient:
+For programs that call brellium.NewClient:
 
   export BRELLIUM_BASE_URL=%[1]s BRELLIUM_CLIENT_ID=%[2]s BRELLIUM_CLIENT_SECRET=%[3]s
 
-Interrupt to stop.
+Press Ctrl-C to stop.
 `, emu.URL, emu.ClientID, emu.ClientSecret, brelliumtest.SampleAuditID)
 
 	<-ctx.Done()

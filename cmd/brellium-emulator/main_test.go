@@ -58,7 +58,7 @@ func TestRunPrintsCredentialsAndServesUntilInterrupted(t *testing.T) {
 	require.Error(t, err, "the port is closed")
 }
 
-func TestRunRefusesWrongFlags(t *testing.T) {
+func TestRunRejectsInvalidFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"-audits", "-1"}, {"-burst", "0"}, {"-rate", "0"}, {"-client-id", "x"}, {"-latency", "-1s"},
 		{"-nothing"}, {"extra"}, {"-addr", "127.0.0.1:99999"},

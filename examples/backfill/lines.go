@@ -11,8 +11,8 @@ import (
 	"os"
 )
 
-// loadPlan reads the ids that an earlier run saved, or else makes and saves
-// them. They are there whole or not at all.
+// loadPlan reads the ids that an earlier run saved, or calls list and saves its
+// ids. The rename makes the write atomic.
 func loadPlan(path string, list func() ([]string, error)) (ids []string, err error) {
 	data, err := os.ReadFile(path)
 	switch {
@@ -38,14 +38,14 @@ func loadPlan(path string, list func() ([]string, error)) (ids []string, err err
 	return ids, os.Rename(path+".new", path)
 }
 
-// lines is a file with an audit on each line, to which lines are only added.
+// lines is an append-only file with one audit per line.
 type lines struct {
 	*os.File
 	ids map[string]bool
 }
 
-// openLines opens the file, or makes it, reads the ids of its audits, and cuts
-// off a last line that a crash left incomplete.
+// openLines opens or creates the file and reads the ids of its audits. It
+// removes a last line that a crash left incomplete.
 func openLines(path string) (*lines, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -77,7 +77,7 @@ func (l *lines) load() error {
 			ID string `json:"audit_id"`
 		}
 		if json.Unmarshal(line, &audit) != nil || audit.ID == "" {
-			return fmt.Errorf("line %d of the file holds no audit", len(l.ids)+1)
+			return fmt.Errorf("line %d of the file is not an audit", len(l.ids)+1)
 		}
 		l.ids[audit.ID] = true
 		whole += int64(len(line))
@@ -86,7 +86,7 @@ func (l *lines) load() error {
 
 func (l *lines) has(id string) bool { return l.ids[id] }
 
-// add adds an audit with one write.
+// add appends an audit with one write.
 func (l *lines) add(id string, audit json.RawMessage) error {
 	var line bytes.Buffer
 	if err := json.Compact(&line, audit); err != nil {

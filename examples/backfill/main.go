@@ -1,11 +1,11 @@
-// Backfill reads all audits into a file of JSON lines, four at a time, with a
-// progress bar that shows the pace and the time left by the rate limit:
+// Command backfill reads all audits into a file of JSON lines, four at a time.
+// Its progress bar shows the calls per second and the time left.
 //
 //	go run . -out audits.jsonl
 //
-// Press Ctrl-C, or let it crash, and run it again: it goes on where it was,
-// without losing or repeating an audit. Once all are there the next run adds
-// the audits that are new.
+// After Ctrl-C or a crash, run it again: it resumes without losing or
+// duplicating an audit. Once it has read all audits, the next run adds the new
+// ones.
 //
 // Without credentials in the environment it reads 300 synthetic audits from
 // the embedded emulator.
@@ -32,8 +32,8 @@ import (
 )
 
 func main() {
-	path := flag.String("out", "audits.jsonl", "the file to add the audits to; the checkpoint stands beside it")
-	workers := flag.Int("concurrency", 4, "how many audits to read at a time")
+	path := flag.String("out", "audits.jsonl", "`file` to append the audits to; its checkpoint is next to it")
+	workers := flag.Int("concurrency", 4, "`number` of audits to read concurrently")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -48,8 +48,8 @@ func run(ctx context.Context, path string, workers int, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// What is to be done is fixed first, and what has been done is what stands
-	// in the file: a crash at any moment leaves both true.
+	// The checkpoint lists the audits to read, and the file contains those that
+	// were read. Both stay valid after a crash at any time.
 	plan, err := loadPlan(path+".checkpoint", func() ([]string, error) { return listAudits(ctx, client) })
 	if err != nil {
 		return err
@@ -61,26 +61,25 @@ func run(ctx context.Context, path string, workers int, out io.Writer) error {
 	defer file.Close()
 	todo := slices.DeleteFunc(plan, file.has)
 	earlier := len(file.ids)
-	fmt.Fprintf(out, "%d audits to read, %d are there.\n", len(todo), earlier)
+	fmt.Fprintf(out, "%d audits to read, %d already in the file.\n", len(todo), earlier)
 
-	begun := time.Now()
+	start := time.Now()
 	statuses, err := backfill(ctx, client, file, todo, workers)
 	read := len(file.ids) - earlier
-	fmt.Fprintf(out, "\nRead %d audits in %s, %d are there now.\n", read, time.Since(begun).Round(time.Second), len(file.ids))
+	fmt.Fprintf(out, "\nRead %d audits in %s, %d in the file now.\n", read, time.Since(start).Round(time.Second), len(file.ids))
 	for _, status := range slices.Sorted(maps.Keys(statuses)) {
 		fmt.Fprintf(out, "  %-12s %d\n", status, statuses[status])
 	}
 	switch {
 	case ctx.Err() != nil:
-		return errors.New("interrupted: run it again to go on")
+		return errors.New("interrupted: run it again to resume")
 	case err != nil:
 		return err
 	}
 	return os.Remove(path + ".checkpoint") // the next run looks for new audits
 }
 
-// listAudits returns the ids of all audits. Each page spends one request and
-// names a hundred of them.
+// listAudits returns the ids of all audits, 100 per request.
 func listAudits(ctx context.Context, client *brellium.Client) (ids []string, err error) {
 	for audit, err := range client.Audits.All(ctx, brellium.AuditListParams{Limit: 100}) {
 		if err != nil {
@@ -91,8 +90,8 @@ func listAudits(ctx context.Context, client *brellium.Client) (ids []string, err
 	return ids, nil
 }
 
-// backfill reads the audits and adds them to the file as they come. It returns
-// how many have which status.
+// backfill reads the audits and appends them to the file as they arrive. It
+// returns the number of audits by status.
 func backfill(ctx context.Context, client *brellium.Client, file *lines, todo []string, workers int) (map[brellium.AuditStatus]int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -107,9 +106,9 @@ func backfill(ctx context.Context, client *brellium.Client, file *lines, todo []
 			}
 		}
 	}()
-	var reading sync.WaitGroup
+	var readers sync.WaitGroup
 	for range workers {
-		reading.Go(func() {
+		readers.Go(func() {
 			for id := range ids {
 				audit, err := client.Audits.Retrieve(ctx, id)
 				switch {
@@ -125,7 +124,7 @@ func backfill(ctx context.Context, client *brellium.Client, file *lines, todo []
 		})
 	}
 	go func() {
-		reading.Wait()
+		readers.Wait()
 		close(audits)
 	}()
 
@@ -146,26 +145,26 @@ func backfill(ctx context.Context, client *brellium.Client, file *lines, todo []
 	return statuses, errors.Join(context.Cause(ctx), file.Sync())
 }
 
-// bar is a progress bar that knows the rate limit.
+// bar is a progress bar that estimates the time left from the rate limit.
 type bar struct {
 	*progressbar.ProgressBar
 	client      *brellium.Client
 	calls, left int
-	begun       time.Time
+	start       time.Time
 }
 
 func newBar(client *brellium.Client, calls int) *bar {
 	return &bar{
 		ProgressBar: progressbar.NewOptions(max(calls, 1), progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetPredictTime(false)),
-		client:      client, left: calls, begun: time.Now(),
+		client:      client, left: calls, start: time.Now(),
 	}
 }
 
 func (b *bar) add() {
 	b.calls++
 	b.left--
-	pace := float64(b.calls) / max(time.Since(b.begun).Seconds(), 0.001)
-	b.Describe(fmt.Sprintf("%5.1f calls/s, %s left", pace, timeLeft(b.left, b.client.RateLimit()).Round(time.Second)))
+	rate := float64(b.calls) / max(time.Since(b.start).Seconds(), 0.001)
+	b.Describe(fmt.Sprintf("%5.1f calls/s, %s left", rate, timeLeft(b.left, b.client.RateLimit()).Round(time.Second)))
 	_ = b.Add(1)
 }
 
@@ -174,14 +173,14 @@ func (b *bar) finish() {
 	fmt.Fprintln(os.Stderr)
 }
 
-// timeLeft is how long that many calls take at best: the organization's bucket
-// as it is now, and then the 5 calls a second that it refills with.
+// timeLeft returns the least time that the calls take: some use the requests
+// that remain, the others the refill of 5 per second.
 func timeLeft(calls int, limit brellium.RateLimit) time.Duration {
 	return time.Duration(max(calls-limit.Remaining, 0)) * time.Second / 5
 }
 
-// newClient takes its credentials from the environment, or else makes a client
-// of the embedded emulator.
+// newClient returns a client with the credentials in the environment, or one of
+// the embedded emulator.
 func newClient(out io.Writer) (*brellium.Client, error) {
 	if os.Getenv("BRELLIUM_ACCESS_TOKEN") != "" || os.Getenv("BRELLIUM_CLIENT_ID") != "" {
 		return brellium.NewClient()

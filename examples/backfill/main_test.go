@@ -18,7 +18,7 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// TestMain is the example itself where a test starts it as a process.
+// TestMain runs the example if a test started this binary as a process.
 func TestMain(m *testing.M) {
 	if os.Getenv("BRELLIUM_EXAMPLE") != "" {
 		main()
@@ -43,32 +43,33 @@ func TestExampleResumesAfterCtrlCAndACrash(t *testing.T) {
 		require.NoError(t, cmd.Start())
 		return cmd
 	}
-	// until holds every request after the n-th back, and says when it has come.
+	// until delays the n-th and later requests, and closes the channel at the
+	// n-th.
 	until := func(n int) <-chan struct{} {
 		emulator.ClearFaults()
-		come := make(chan struct{})
+		arrived := make(chan struct{})
 		requests := 0
 		emulator.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.OK().Delay(time.Hour).Forever().When(func(*brelliumtest.Request) bool {
 			if requests++; requests == n {
-				close(come)
+				close(arrived)
 			}
 			return requests >= n
 		}))
-		return come
+		return arrived
 	}
 
-	come := until(60)
+	arrived := until(60)
 	cmd := start()
-	<-come
+	<-arrived
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.Error(t, cmd.Wait())
-	assert.Contains(t, out.String(), "200 audits to read, 0 are there.")
-	assert.Contains(t, out.String(), "interrupted: run it again to go on")
+	assert.Contains(t, out.String(), "200 audits to read, 0 already in the file.")
+	assert.Contains(t, out.String(), "interrupted: run it again to resume")
 
-	// Killed outright, and the last line is cut off in the middle.
-	come = until(70)
+	// The process is killed, and the last line is incomplete.
+	arrived = until(70)
 	cmd = start()
-	<-come
+	<-arrived
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())
 	data, err := os.ReadFile(path)
@@ -79,7 +80,7 @@ func TestExampleResumesAfterCtrlCAndACrash(t *testing.T) {
 
 	emulator.ClearFaults()
 	require.NoError(t, start().Wait(), out.String())
-	assert.Contains(t, out.String(), "200 are there now.")
+	assert.Contains(t, out.String(), "200 in the file now.")
 	assert.Contains(t, out.String(), "calls/s")
 	assert.Contains(t, out.String(), "left")
 
@@ -92,27 +93,27 @@ func TestExampleResumesAfterCtrlCAndACrash(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(line), &audit))
 			ids = append(ids, audit.AuditID)
 		}
-		assert.ElementsMatch(t, want, ids, "an audit was lost or repeated")
+		assert.ElementsMatch(t, want, ids, "an audit was lost or duplicated")
 	}
 	check(emulator.AuditIDs())
-	// Four were under way each time; one more had come and was not written when
-	// the process was killed, and one was cut off.
-	assert.LessOrEqual(t, emulator.Count(brelliumtest.OpAuditRetrieve), 200+4+5+1, "what was there was read again")
+	// Four were in flight each time; one more had arrived and was not written
+	// when the process was killed, and one was truncated.
+	assert.LessOrEqual(t, emulator.Count(brelliumtest.OpAuditRetrieve), 200+4+5+1, "audits in the file were read again")
 	assert.Equal(t, 2, emulator.Count(brelliumtest.OpAuditList), "the list was read again")
 
-	// Later there are new ones.
+	// A later run adds the new audits.
 	added := emulator.AddAudit("complete")
 	require.NoError(t, start().Wait(), out.String())
-	assert.Contains(t, out.String(), "1 audits to read, 200 are there.")
+	assert.Contains(t, out.String(), "1 audits to read, 200 already in the file.")
 	require.True(t, slices.Contains(emulator.AuditIDs(), added))
 	check(emulator.AuditIDs())
 }
 
-func TestAFileThatIsNoneOfOursIsLeftAlone(t *testing.T) {
+func TestOtherFileIsNotChanged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "letter.txt")
 	require.NoError(t, os.WriteFile(path, []byte("Dear reader,\nthis is not JSON.\n"), 0o600))
 	_, err := openLines(path)
-	require.ErrorContains(t, err, "line 1 of the file holds no audit")
+	require.ErrorContains(t, err, "line 1 of the file is not an audit")
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.Equal(t, "Dear reader,\nthis is not JSON.\n", string(data))

@@ -1,6 +1,6 @@
-// Breaker shows two ways to combine the client with a library for resilience,
-// here failsafe-go: a circuit breaker below the client's own retries, and
-// retries of one's own instead of the client's. It runs on the embedded
+// Command breaker shows two ways to combine the client with a resilience
+// library, here failsafe-go: a circuit breaker below the client's retries, and
+// retries of the library instead of the client's. It runs on the embedded
 // emulator and needs no credentials.
 package main
 
@@ -25,24 +25,24 @@ import (
 
 func main() {
 	ctx := context.Background()
-	if err := errors.Join(belowOurRetries(ctx, os.Stdout), insteadOfOurRetries(ctx, os.Stdout)); err != nil {
+	if err := errors.Join(breakerBelowRetries(ctx, os.Stdout), libraryRetries(ctx, os.Stdout)); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// breaking is a transport behind a circuit breaker, which so counts each
-// attempt rather than each call.
-type breaking struct {
+// breakerTransport is a transport with a circuit breaker, which counts each
+// attempt of a call.
+type breakerTransport struct {
 	base    http.RoundTripper
 	breaker circuitbreaker.CircuitBreaker[any]
 }
 
-// errOpen is told at once and not retried, since it matches ErrDoNotSend:
-// nothing was sent, and sending again now would not help.
+// errOpen matches brellium.ErrDoNotSend, so the client returns it without a
+// retry: nothing was sent, and a retry would fail while the breaker is open.
 var errOpen = fmt.Errorf("%w: %w", circuitbreaker.ErrOpen, brellium.ErrDoNotSend)
 
-// RoundTrip implements http.RoundTripper.
-func (b *breaking) RoundTrip(req *http.Request) (*http.Response, error) {
+// RoundTrip implements [http.RoundTripper].
+func (b *breakerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !b.breaker.TryAcquirePermit() {
 		if req.Body != nil {
 			_ = req.Body.Close()
@@ -52,26 +52,27 @@ func (b *breaking) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := b.base.RoundTrip(req)
 	switch {
 	case errors.Is(err, context.Canceled) && b.breaker.IsClosed():
-		// The caller has left, which says nothing about the server.
+		// The caller canceled, which is not a failure of the server.
 	case err != nil, resp.StatusCode >= 500:
 		b.breaker.RecordFailure()
 	default:
-		b.breaker.RecordSuccess() // a 4xx and a 429 too: somebody is there
+		b.breaker.RecordSuccess() // also for a 4xx: the server works
 	}
 	return resp, err
 }
 
-// newBreaker opens after 3 failures in a row, for 10 s.
+// newBreaker returns a breaker that opens for 10 s after 3 consecutive
+// failures.
 func newBreaker() circuitbreaker.CircuitBreaker[any] {
 	return circuitbreaker.NewBuilder[any]().WithFailureThreshold(3).WithSuccessThreshold(1).WithDelay(10 * time.Second).Build()
 }
 
-func belowOurRetries(ctx context.Context, out io.Writer) error {
+func breakerBelowRetries(ctx context.Context, out io.Writer) error {
 	emulator := brelliumtest.New()
 	emulator.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE").Times(3))
 	breaker := newBreaker()
 	client, err := emulator.Client(brellium.WithHTTPClient(&http.Client{
-		Transport: &breaking{base: emulator.Transport(), breaker: breaker},
+		Transport: &breakerTransport{base: emulator.Transport(), breaker: breaker},
 	}))
 	if err != nil {
 		return err
@@ -84,7 +85,7 @@ func belowOurRetries(ctx context.Context, out io.Writer) error {
 		fmt.Fprintf(out, "  %d attempts, open: %t, may have run: %t\n",
 			len(resp.Attempts), errors.Is(err, circuitbreaker.ErrOpen), brellium.OutcomeUnknown(err))
 	}
-	fmt.Fprintf(out, "  requests that the server saw: %d\n", emulator.Count(brelliumtest.OpAuditRetrieve))
+	fmt.Fprintf(out, "  requests received by the server: %d\n", emulator.Count(brelliumtest.OpAuditRetrieve))
 
 	if err := sleep(ctx, breaker.RemainingDelay()); err != nil {
 		return err
@@ -94,11 +95,11 @@ func belowOurRetries(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// ownRetries is a policy for calls whose own retries are off. What may have run
-// is left to the caller. A wait that the server asked for is kept, and one that
-// is too long ends the call: failsafe-go's own jitter and maximal duration could
-// both cut it short.
-func ownRetries[T any]() retrypolicy.RetryPolicy[T] {
+// retryPolicy returns a policy for calls whose own retries are off. It does not
+// retry a call that may have run. It never retries earlier than the server asked,
+// and gives up if that wait is too long. It computes the jitter itself because
+// failsafe-go's jitter and maximum duration can shorten a wait.
+func retryPolicy[T any]() retrypolicy.RetryPolicy[T] {
 	const longest = 20 * time.Second
 	return retrypolicy.NewBuilder[T]().
 		HandleIf(func(_ T, err error) bool { return brellium.IsTransient(err) && !brellium.OutcomeUnknown(err) }).
@@ -118,21 +119,21 @@ func ownRetries[T any]() retrypolicy.RetryPolicy[T] {
 		Build()
 }
 
-func insteadOfOurRetries(ctx context.Context, out io.Writer) error {
+func libraryRetries(ctx context.Context, out io.Writer) error {
 	emulator := brelliumtest.New()
 	emulator.Inject(brelliumtest.OpAuditRetrieve,
 		brelliumtest.Status(503, "UNAVAILABLE"),
 		brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "2"))
 	emulator.Inject(brelliumtest.OpUserCreate,
-		brelliumtest.NeverSent(), // sent again: it never arrived
-		brelliumtest.DropAfter()) // not sent again: it did
-	client, err := emulator.Client(brellium.WithMaxRetries(0)) // off, for all calls
+		brelliumtest.NeverSent(), // retried: the request did not run
+		brelliumtest.DropAfter()) // not retried: it ran
+	client, err := emulator.Client(brellium.WithMaxRetries(0)) // no retries for all calls
 	if err != nil {
 		return err
 	}
 
 	fmt.Fprintln(out, "Retries of failsafe-go instead of the client's:")
-	audit, err := failsafe.With(ownRetries[*brellium.Audit]()).WithContext(ctx).Get(func() (*brellium.Audit, error) {
+	audit, err := failsafe.With(retryPolicy[*brellium.Audit]()).WithContext(ctx).Get(func() (*brellium.Audit, error) {
 		return client.Audits.Retrieve(ctx, brelliumtest.SampleAuditID)
 	})
 	if err != nil {
@@ -140,7 +141,7 @@ func insteadOfOurRetries(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "  an audit after %d requests: %s\n", emulator.Count(brelliumtest.OpAuditRetrieve), audit.Status)
 
-	_, err = failsafe.With(ownRetries[*brellium.User]()).WithContext(ctx).Get(func() (*brellium.User, error) {
+	_, err = failsafe.With(retryPolicy[*brellium.User]()).WithContext(ctx).Get(func() (*brellium.User, error) {
 		return client.Users.Create(ctx, brellium.UserCreateParams{Email: "casey@example.test"})
 	})
 	fmt.Fprintf(out, "  an invitation: may have run: %t, invitations: %d\n",

@@ -17,24 +17,24 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-func TestTheBreakerIsToldAtOnceAndNotRetried(t *testing.T) {
+func TestOpenBreakerIsNotRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		require.NoError(t, belowOurRetries(t.Context(), &out))
+		require.NoError(t, breakerBelowRetries(t.Context(), &out))
 		assert.Equal(t, `A circuit breaker below the client's retries:
   4 attempts, open: true, may have run: false
   1 attempts, open: true, may have run: false
-  requests that the server saw: 3
+  requests received by the server: 3
   later: error <nil>, breaker closed
 `, out.String())
 	})
 }
 
-func TestRetriesOfAnotherLibraryTakeTheClientsWord(t *testing.T) {
+func TestLibraryRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		start := time.Now()
-		require.NoError(t, insteadOfOurRetries(t.Context(), &out))
+		require.NoError(t, libraryRetries(t.Context(), &out))
 		assert.Equal(t, `Retries of failsafe-go instead of the client's:
   an audit after 3 requests: complete
   an invitation: may have run: true, invitations: 1
@@ -43,14 +43,14 @@ func TestRetriesOfAnotherLibraryTakeTheClientsWord(t *testing.T) {
 	})
 }
 
-func TestAWaitThatIsTooLongEndsTheCall(t *testing.T) {
+func TestTooLongWaitEndsTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emulator := brelliumtest.New()
 		emulator.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "60"))
 		client, err := emulator.Client(brellium.WithMaxRetries(0))
 		require.NoError(t, err)
 		start := time.Now()
-		_, err = failsafe.With(ownRetries[*brellium.Audit]()).Get(func() (*brellium.Audit, error) {
+		_, err = failsafe.With(retryPolicy[*brellium.Audit]()).Get(func() (*brellium.Audit, error) {
 			return client.Audits.Retrieve(t.Context(), brelliumtest.SampleAuditID)
 		})
 		assert.ErrorIs(t, err, brellium.ErrRateLimited)
@@ -58,13 +58,13 @@ func TestAWaitThatIsTooLongEndsTheCall(t *testing.T) {
 	})
 }
 
-// TestAnOpenBreakerIsCertain: an open breaker leaves no doubt about a write,
-// takes no time, and costs nothing of the rate limit.
-func TestAnOpenBreakerIsCertain(t *testing.T) {
+// With an open breaker the outcome of a write is known, the call takes no time,
+// and it is not charged to the rate limit.
+func TestOpenBreakerSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emulator := brelliumtest.New()
 		breaker := newBreaker()
-		client, err := emulator.Client(brellium.WithHTTPClient(&http.Client{Transport: &breaking{emulator.Transport(), breaker}}))
+		client, err := emulator.Client(brellium.WithHTTPClient(&http.Client{Transport: &breakerTransport{emulator.Transport(), breaker}}))
 		require.NoError(t, err)
 		_, err = client.OAuth.CreateToken(t.Context())
 		require.NoError(t, err)
@@ -80,12 +80,12 @@ func TestAnOpenBreakerIsCertain(t *testing.T) {
 	})
 }
 
-func TestACallerWhoLeavesDoesNotOpenTheBreaker(t *testing.T) {
+func TestCanceledCallsDoNotOpenTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emulator := brelliumtest.New()
 		emulator.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.StallHeaders(0).Forever())
 		breaker := newBreaker()
-		client, err := emulator.Client(brellium.WithHTTPClient(&http.Client{Transport: &breaking{emulator.Transport(), breaker}}))
+		client, err := emulator.Client(brellium.WithHTTPClient(&http.Client{Transport: &breakerTransport{emulator.Transport(), breaker}}))
 		require.NoError(t, err)
 		for range 5 {
 			ctx, cancel := context.WithCancel(t.Context())

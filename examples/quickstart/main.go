@@ -1,6 +1,6 @@
-// Quickstart lists a page of audits, retrieves one, and shows what is left of
-// the rate limit. Without credentials in the environment it runs on the
-// embedded emulator; with them, on the real API.
+// Command quickstart lists a page of audits, retrieves one, and shows what
+// remains of the rate limit. Without credentials in the environment it runs on
+// the embedded emulator; with them, on the real API.
 package main
 
 import (
@@ -44,7 +44,7 @@ func run(ctx context.Context) error {
 	}
 	fmt.Printf("\nAudit %s has %d flags: %q\n", audit.AuditID, len(audit.Flags), audit.Flags)
 
-	// What comes back is typed: ask with errors.As and errors.Is.
+	// Check errors with errors.Is and errors.As.
 	_, err = client.Audits.Retrieve(ctx, "no-such-audit")
 	var apiErr *brellium.APIError
 	switch {
@@ -55,12 +55,12 @@ func run(ctx context.Context) error {
 	}
 
 	limit := client.RateLimit()
-	fmt.Printf("Rate limit: %d of %d requests left.\n", limit.Remaining, limit.Limit)
+	fmt.Printf("Rate limit: %d of %d requests remain.\n", limit.Remaining, limit.Limit)
 	return nil
 }
 
-// newClient takes its credentials from the environment, or else makes a client
-// of the embedded emulator.
+// newClient returns a client with the credentials in the environment, or one of
+// the embedded emulator.
 func newClient() (*brellium.Client, error) {
 	if os.Getenv("BRELLIUM_ACCESS_TOKEN") != "" || os.Getenv("BRELLIUM_CLIENT_ID") != "" {
 		return brellium.NewClient()

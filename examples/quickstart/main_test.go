@@ -18,5 +18,5 @@ func Example() {
 	//
 	// Audit a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d has 2 flags: ["Failed" "Missing Signature"]
 	// An unknown id gives status 404, code NOT_FOUND.
-	// Rate limit: 97 of 100 requests left.
+	// Rate limit: 97 of 100 requests remain.
 }

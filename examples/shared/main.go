@@ -1,15 +1,16 @@
 // Command shared shows several worker processes that share one rate limit and
 // one access token through Redis.
 //
-// It starts the emulator with a small bucket, and itself once for each worker.
-// The workers have different numbers of goroutines and read audits as fast as
-// they may; nobody is refused, and nobody starves. (The rate is ten times the real one,
-// at which a lone goroutine is often still busy when its turn comes.)
+// It starts the emulator with a small bucket and one process per worker. The
+// workers have different numbers of goroutines and read audits as fast as the
+// limit allows. None is rate limited and none starves. Their shares differ
+// because the rate is ten times the real one: a single goroutine is often still
+// busy when its turn comes.
 //
 //	go run .
 //	REDIS_URL=redis://localhost:6379/0 go run . -workers 8 -for 10s
 //
-// Without REDIS_URL it runs a small Redis of its own.
+// Without REDIS_URL it runs an embedded Redis.
 package main
 
 import (
@@ -38,18 +39,17 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// The limit of this example. The API's own is 100 and 5 a second, which is what
-// the zero brelliumredis.LimiterOptions mean; with that, every figure would
-// take ten times as long.
+// The rate limit of this example. With the API's 100 and 5 per second, the
+// default of brelliumredis.LimiterOptions, it would run ten times as long.
 const (
 	burst     = 20
 	perSecond = 50
 )
 
-// workerVariable makes a process a worker; it holds a job in JSON.
+// workerVariable makes a process a worker. Its value is a job in JSON.
 const workerVariable = "BRELLIUM_EXAMPLE_WORKER"
 
-// job is what a worker is to do.
+// job is the input of a worker.
 type job struct {
 	RedisURL   string
 	Bucket     string
@@ -57,9 +57,9 @@ type job struct {
 	For        time.Duration
 }
 
-// report is what a worker did.
+// report is the output of a worker.
 type report struct {
-	Calls, Refusals, RoundTrips int64
+	Calls, RateLimited, RoundTrips int64
 }
 
 func main() {
@@ -71,22 +71,22 @@ func main() {
 		}
 		return
 	}
-	workers := flag.Int("workers", 4, "how many worker processes")
-	duration := flag.Duration("for", 3*time.Second, "how long they work")
+	workers := flag.Int("workers", 4, "`number` of worker processes")
+	duration := flag.Duration("for", 3*time.Second, "how long they run")
 	flag.Parse()
 	if err := run(ctx, os.Stdout, *workers, *duration); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// run starts the workers, waits for them and prints what they did.
+// run starts the workers, waits for them and prints their reports.
 func run(ctx context.Context, out io.Writer, workers int, duration time.Duration) error {
 	emulator := brelliumtest.New(brelliumtest.WithRateLimit(burst, perSecond))
 	if err := emulator.Start(); err != nil {
 		return err
 	}
 	defer emulator.Close()
-	fmt.Fprintf(out, "API: an emulator with a limit of %d requests at once and %d a second\n", burst, perSecond)
+	fmt.Fprintf(out, "API: emulator with a rate limit of %d requests at once and %d per second\n", burst, perSecond)
 
 	redisURL := os.Getenv("REDIS_URL")
 	if redisURL == "" {
@@ -96,9 +96,9 @@ func run(ctx context.Context, out io.Writer, workers int, duration time.Duration
 		}
 		defer server.Close()
 		redisURL = "redis://" + server.Addr()
-		fmt.Fprintln(out, "Redis: a small one of this example's own, since REDIS_URL is not set")
+		fmt.Fprintln(out, "Redis: embedded, since REDIS_URL is not set")
 	} else {
-		fmt.Fprintln(out, "Redis: that of REDIS_URL")
+		fmt.Fprintln(out, "Redis: REDIS_URL")
 	}
 
 	reports := make([]report, workers)
@@ -124,20 +124,20 @@ func run(ctx context.Context, out io.Writer, workers int, duration time.Duration
 	var sum report
 	for _, r := range reports {
 		sum.Calls += r.Calls
-		sum.Refusals += r.Refusals
+		sum.RateLimited += r.RateLimited
 		sum.RoundTrips += r.RoundTrips
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "worker\tgoroutines\tcalls\trefusals\tshare\t")
+	fmt.Fprintln(table, "worker\tgoroutines\tcalls\trate limited\tshare\t")
 	for i, r := range reports {
-		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%.0f %%\t\n", i+1, 1<<(i%4), r.Calls, r.Refusals, 100*float64(r.Calls)/float64(sum.Calls))
+		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%.0f %%\t\n", i+1, 1<<(i%4), r.Calls, r.RateLimited, 100*float64(r.Calls)/float64(sum.Calls))
 	}
-	fmt.Fprintf(table, "all\t\t%d\t%d\t\t\n", sum.Calls, sum.Refusals)
+	fmt.Fprintf(table, "all\t\t%d\t%d\t\t\n", sum.Calls, sum.RateLimited)
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "The limit allowed %.0f calls in these %.1f s.\n", burst+perSecond*took.Seconds(), took.Seconds())
-	fmt.Fprintf(out, "Tokens minted: %d. Round trips to Redis: %.1f a call.\n",
+	fmt.Fprintf(out, "The rate limit allowed %.0f calls in %.1f s.\n", burst+perSecond*took.Seconds(), took.Seconds())
+	fmt.Fprintf(out, "Tokens minted: %d. Round trips to Redis: %.1f per call.\n",
 		emulator.Count(brelliumtest.OpTokenCreate), float64(sum.RoundTrips)/float64(sum.Calls))
 	return nil
 }
@@ -166,8 +166,8 @@ func start(ctx context.Context, emulator *brelliumtest.Emulator, j job) (r repor
 	return r, json.Unmarshal(output, &r)
 }
 
-// work is a worker process. What it does is all that a program needs to share
-// the limit and the token: two values, given to the client.
+// work runs a worker process. To share the rate limit and the token, a program
+// passes a limiter and a token store to its client.
 func work(ctx context.Context, text string, out io.Writer) error {
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
@@ -175,7 +175,7 @@ func work(ctx context.Context, text string, out io.Writer) error {
 	}
 	options, err := redis.ParseURL(j.RedisURL)
 	if err != nil {
-		return errors.New("REDIS_URL cannot be read") // the error may quote a password
+		return errors.New("REDIS_URL is invalid") // err may contain a password
 	}
 	options.ContextTimeoutEnabled = true
 	rdb := redis.NewClient(options)
@@ -188,9 +188,9 @@ func work(ctx context.Context, text string, out io.Writer) error {
 		MaxDelay:  2 * time.Second, // this machine may be busy with the other workers
 		Notify: func(err error) {
 			if err != nil {
-				log.Print("pacing alone: ", err)
+				log.Print("pacing without Redis: ", err)
 			} else {
-				log.Print("sharing again")
+				log.Print("sharing through Redis again")
 			}
 		},
 	})
@@ -208,7 +208,7 @@ func work(ctx context.Context, text string, out io.Writer) error {
 		return err
 	}
 
-	var calls, refusals atomic.Int64
+	var calls, rateLimited atomic.Int64
 	failed := make(chan error, j.Goroutines)
 	end := time.Now().Add(j.For)
 	var all sync.WaitGroup
@@ -219,7 +219,7 @@ func work(ctx context.Context, text string, out io.Writer) error {
 				_, err := client.Audits.Retrieve(ctx, brelliumtest.SampleAuditID, brellium.WithResponseInto(&response))
 				for _, attempt := range response.Attempts {
 					if attempt.StatusCode == http.StatusTooManyRequests {
-						refusals.Add(1)
+						rateLimited.Add(1)
 					}
 				}
 				if err != nil {
@@ -237,7 +237,7 @@ func work(ctx context.Context, text string, out io.Writer) error {
 	default:
 	}
 	w := bufio.NewWriter(out)
-	if err := json.NewEncoder(w).Encode(report{calls.Load(), refusals.Load(), limiter.Stats().RoundTrips}); err != nil {
+	if err := json.NewEncoder(w).Encode(report{calls.Load(), rateLimited.Load(), limiter.Stats().RoundTrips}); err != nil {
 		return err
 	}
 	return w.Flush()

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The workers are processes of this test binary.
+// TestMain runs a worker if the example started this binary as one.
 func TestMain(m *testing.M) {
 	if text := os.Getenv(workerVariable); text != "" {
 		if err := work(context.Background(), text, os.Stdout); err != nil {
@@ -40,21 +40,21 @@ func TestWorkersShareTheLimitAndTheToken(t *testing.T) {
 		n, err := strconv.Atoi(row[3])
 		require.NoError(t, err)
 		calls += n
-		assert.Equal(t, "0", row[4], "refusals")
+		assert.Equal(t, "0", row[4], "rate limited")
 		share, err := strconv.Atoi(row[5])
 		require.NoError(t, err)
-		// How even the shares are is measured in virtual time, in brelliumredis.
-		// Here two seconds of real time at ten times the rate favour the worker
-		// with more goroutines: a lone one is often still busy at its turn.
-		assert.GreaterOrEqual(t, share, 5, "nobody starves")
+		// brelliumredis tests fairness in virtual time. In two seconds of real
+		// time at ten times the rate, workers with more goroutines get more: a
+		// single goroutine is often still busy at its turn.
+		assert.GreaterOrEqual(t, share, 5, "a worker starves")
 	}
 	assert.LessOrEqual(t, float64(calls), burst+perSecond*took.Seconds())
 	assert.Greater(t, calls, burst)
 	assert.Contains(t, out.String(), "Tokens minted: 1.")
-	assert.Contains(t, out.String(), "Redis: a small one of this example's own")
+	assert.Contains(t, out.String(), "Redis: embedded")
 }
 
-func TestUnreadableURLOfRedisIsNotQuoted(t *testing.T) {
+func TestInvalidRedisURLIsNotInTheError(t *testing.T) {
 	err := work(context.Background(), `{"RedisURL":"redis://user:pass word@:x:y"}`, nil)
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "pass")

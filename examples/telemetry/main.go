@@ -1,8 +1,7 @@
-// Telemetry shows what a client tells: spans and metrics of OpenTelemetry on
-// standard output, and the client's own log records on standard error. It runs
-// on the embedded emulator, whose first answers are a 503 and a 429, so that
-// there are repeats and waits to be seen. Nothing it prints holds an audit's id
-// or a token.
+// Command telemetry prints the client's OpenTelemetry spans and metrics to
+// standard output and its log records to standard error. It runs on the
+// embedded emulator, whose first responses are a 503 and a 429, to show retries
+// and waits. The output contains no token and no audit id.
 package main
 
 import (
@@ -39,17 +38,17 @@ func run(ctx context.Context, telemetry, logs io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	// In production: otlptracegrpc or otlptracehttp, and WithBatcher.
+	// In production, use otlptracegrpc or otlptracehttp, and WithBatcher.
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metrics)))
-	defer func() { // the metrics are written here
+	defer func() { // Shutdown writes the metrics
 		err = errors.Join(err, tracers.Shutdown(ctx), meters.Shutdown(ctx))
 	}()
 
 	observer, err := brelliumotel.NewObserver(
 		brelliumotel.WithTracerProvider(tracers),
 		brelliumotel.WithMeterProvider(meters),
-		// Trace context alone: baggage might hold what should not travel.
+		// Trace context only: baggage may contain data the API must not get.
 		brelliumotel.WithPropagator(propagation.TraceContext{}),
 	)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheExampleShowsSpansMetricsAndRecords(t *testing.T) {
+func TestExamplePrintsSpansMetricsAndRecords(t *testing.T) {
 	var telemetry, logs bytes.Buffer
-	synctest.Test(t, func(t *testing.T) { // so that the waits take no time
+	synctest.Test(t, func(t *testing.T) { // waits take no real time
 		require.NoError(t, run(context.Background(), &telemetry, &logs))
 	})
 
@@ -26,7 +26,7 @@ func TestTheExampleShowsSpansMetricsAndRecords(t *testing.T) {
 	assert.NotContains(t, telemetry.String()+logs.String(), brelliumtest.SampleAuditID)
 	assert.NotContains(t, telemetry.String()+logs.String(), "Bearer")
 
-	// What was written is a sequence of JSON documents: spans, then metrics.
+	// The output is a sequence of JSON documents: spans, then metrics.
 	spans, instruments := map[string]int{}, map[string]bool{}
 	for d := json.NewDecoder(&telemetry); ; {
 		var document struct {
@@ -48,7 +48,7 @@ func TestTheExampleShowsSpansMetricsAndRecords(t *testing.T) {
 		}
 	}
 	assert.Equal(t, map[string]int{"POST /v2/oauth/token": 2, "GET /v2/audits/{audit_id}": 4, "nightly review": 1}, spans)
-	for _, name := range []string{"http.client.request.duration", "brellium.client.calls", "brellium.client.refusals",
+	for _, name := range []string{"http.client.request.duration", "brellium.client.calls", "brellium.client.rate_limited",
 		"brellium.client.waits", "brellium.client.rate_limit.remaining", "brellium.client.mints"} {
 		assert.True(t, instruments[name], name)
 	}

@@ -1,15 +1,15 @@
-// Upload sends a folder of files to be audited, with a progress bar, and
-// prints what became of each:
+// Command upload uploads a folder of files, with a progress bar, and prints the
+// result of each:
 //
 //	go run . -dir FOLDER
 //
-// Press Ctrl-C and run it again: what has arrived is not sent again, and no
-// document is created twice, since each has an id made from its content.
+// Press Ctrl-C and run it again: files that have arrived are not sent again, and
+// no document is created twice, because each has an id made from its content.
 //
-// Without credentials in the environment it sends a generated folder to the
-// embedded emulator, which forgets everything when the program ends. To
-// interrupt and resume without an account, run ../../cmd/brellium-emulator and
-// set what it prints.
+// Without credentials in the environment it uploads a generated folder to the
+// embedded emulator, which keeps nothing when the program ends. To interrupt
+// and resume without an account, run ../../cmd/brellium-emulator and set the
+// environment variables it prints.
 package main
 
 import (
@@ -34,8 +34,8 @@ import (
 )
 
 func main() {
-	dir := flag.String("dir", "", "the folder to upload; a generated one where it is empty")
-	concurrency := flag.Int("concurrency", 4, "how many files to send side by side")
+	dir := flag.String("dir", "", "`folder` to upload (default a generated one)")
+	concurrency := flag.Int("concurrency", 4, "`number` of files to upload concurrently")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -86,7 +86,7 @@ func run(ctx context.Context, dir string, concurrency int, out io.Writer) error 
 	return err
 }
 
-// collect lists the files in a folder and below, but for hidden ones.
+// collect returns the files in a folder and its subfolders, except hidden ones.
 func collect(dir string) (files []brellium.UploadFile, err error) {
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {
@@ -121,8 +121,8 @@ func printResults(out io.Writer, files []brellium.UploadFile, results []brellium
 		counts[brellium.UploadStored], counts[brellium.UploadAlreadyThere], counts[brellium.UploadFailed], counts[brellium.UploadNotStarted])
 }
 
-// newClient takes its credentials from the environment, or else makes a client
-// of the embedded emulator, whose storage is slow and fails now and then.
+// newClient returns a client with the credentials in the environment, or one of
+// the embedded emulator with storage that is slow and sometimes fails.
 func newClient(out io.Writer) (*brellium.Client, error) {
 	if os.Getenv("BRELLIUM_ACCESS_TOKEN") != "" || os.Getenv("BRELLIUM_CLIENT_ID") != "" {
 		return brellium.NewClient()
@@ -135,7 +135,7 @@ func newClient(out io.Writer) (*brellium.Client, error) {
 	return emulator.Client()
 }
 
-// generate makes a folder of n files.
+// generate creates a folder of n files.
 func generate(n int) (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "brellium-upload-"); err != nil {
 		return "", err

@@ -17,7 +17,7 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// TestMain is the example itself where a test starts it as a process.
+// TestMain runs the example if a test started this binary as a process.
 func TestMain(m *testing.M) {
 	if os.Getenv("BRELLIUM_EXAMPLE") != "" {
 		main()
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// example is the example as a process. environment gives it an account.
+// example returns the example as a process. environment contains credentials.
 func example(t *testing.T, out *bytes.Buffer, environment []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
@@ -44,19 +44,19 @@ func TestExampleResumesAfterCtrlC(t *testing.T) {
 	defer emulator.Close()
 	environment := []string{"BRELLIUM_BASE_URL=" + emulator.URL, "BRELLIUM_CLIENT_ID=" + emulator.ClientID, "BRELLIUM_CLIENT_SECRET=" + emulator.ClientSecret}
 
-	// Ctrl-C in the middle of the tenth file; from then on storage is slow.
-	middle := make(chan struct{})
+	// Press Ctrl-C during the tenth upload, which storage delays.
+	tenth := make(chan struct{})
 	puts := 0
 	emulator.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().Delay(time.Hour).Forever().When(func(*brelliumtest.Request) bool {
 		if puts++; puts == 10 {
-			close(middle)
+			close(tenth)
 		}
 		return puts >= 10
 	}))
 	var first bytes.Buffer
 	cmd := example(t, &first, environment, "-dir", dir)
 	require.NoError(t, cmd.Start())
-	<-middle
+	<-tenth
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.Error(t, cmd.Wait())
 	assert.Contains(t, first.String(), "interrupted: run it again to send the rest", first.String())

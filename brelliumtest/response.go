@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// answer is what the emulator says to a request.
-type answer struct {
+// response is a response of the emulator.
+type response struct {
 	status      int
 	contentType string
 	body        []byte
@@ -20,21 +20,20 @@ type answer struct {
 	storage     bool // from the storage host
 	bare        bool // from the edge in front of the API: no envelope, no request id
 
-	// failure is set where the body is still to be made from it, since the
-	// API and the storage host spell errors differently.
+	// failure is encoded as the body: JSON from the API, XML from storage.
 	failure *failure
 }
 
-// limitState is what the three RateLimit headers say.
+// limitState holds the values of the three RateLimit headers.
 type limitState struct {
-	known                   bool // false: there are no such headers
+	known                   bool // false: the headers are absent
 	limit, remaining, reset int
 }
 
-// failure is an error before it is put into an envelope.
+// failure is an error before it is encoded.
 type failure struct{ kind, code, message string }
 
-// The types of errors in the envelope.
+// The values of "type" in the error envelope.
 const (
 	typeInvalidRequest = "invalid_request_error"
 	typeAuthentication = "authentication_error"
@@ -47,39 +46,29 @@ const (
 
 const jsonType = "application/json"
 
-// fail returns an error answer.
-func fail(status int, code, message string) answer {
-	return answer{status: status, failure: &failure{errorType(status), code, message}}
+// fail returns an error response.
+func fail(status int, code, message string) response {
+	return response{status: status, failure: &failure{errorType(status), code, message}}
 }
 
-func notFound(what string) answer {
+func notFound(what string) response {
 	return fail(http.StatusNotFound, "NOT_FOUND", what+" not found")
 }
 
-func invalid(message string) answer {
+func invalid(message string) response {
 	return fail(http.StatusBadRequest, "INVALID_REQUEST", message)
 }
 
-// bare returns an answer of the edge in front of the API.
-func bare(status int) answer {
-	return answer{status: status, bare: true}
+// jsonResponse returns a response with a JSON body.
+func jsonResponse(status int, body []byte) response {
+	return response{status: status, contentType: jsonType, body: body}
 }
 
-// ok returns a JSON answer that is already encoded.
-func ok(body []byte) answer {
-	return answer{status: http.StatusOK, contentType: jsonType, body: body}
-}
-
-// encoded returns a JSON answer of a value that can always be encoded.
-func encoded(status int, v any) answer {
-	return answer{status: status, contentType: jsonType, body: appendJSON(nil, v)}
-}
-
-// appendJSON appends the encoding of a value that can always be encoded.
+// appendJSON appends the JSON of a value that can always be encoded.
 func appendJSON(dst []byte, v any) []byte {
 	b := bytes.NewBuffer(dst)
 	encoder := json.NewEncoder(b)
-	encoder.SetEscapeHTML(false) // leaves the & of upload URLs alone
+	encoder.SetEscapeHTML(false) // keeps the & in upload URLs
 	if err := encoder.Encode(v); err != nil {
 		return append(dst, "null"...)
 	}
@@ -104,7 +93,7 @@ func errorType(status int) string {
 	return typeInvalidRequest
 }
 
-// envelope encodes a failure the way the API does.
+// envelope encodes a failure as the API does.
 func (f *failure) envelope(requestID string) []byte {
 	type inner struct {
 		Type      string `json:"type"`
@@ -117,7 +106,7 @@ func (f *failure) envelope(requestID string) []byte {
 	}{inner{f.kind, f.code, f.message, requestID}})
 }
 
-// xml encodes a failure the way the storage host does.
+// xml encodes a failure as the storage host does.
 func (f *failure) xml(requestID string) []byte {
 	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace
 	return []byte(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" +
@@ -125,34 +114,34 @@ func (f *failure) xml(requestID string) []byte {
 		"</Message><RequestId>" + requestID + "</RequestId></Error>")
 }
 
-// headers returns the answer's headers, in the canonical spelling.
-func (a *answer) headers() http.Header {
+// headers returns the response's headers in canonical form.
+func (r *response) headers() http.Header {
 	h := make(http.Header, 6)
-	values := make([]string, 0, 8) // one array for all of them
+	values := make([]string, 0, 8) // one allocation for all values
 	set := func(key, value string) {
 		values = append(values, value)
 		h[key] = values[len(values)-1 : len(values) : len(values)]
 	}
-	if a.contentType != "" {
-		set("Content-Type", a.contentType)
+	if r.contentType != "" {
+		set("Content-Type", r.contentType)
 	}
 	switch {
-	case a.requestID == "":
-	case a.storage:
-		set("X-Storage-Request-Id", a.requestID)
+	case r.requestID == "":
+	case r.storage:
+		set("X-Storage-Request-Id", r.requestID)
 	default:
-		set("X-Request-Id", a.requestID)
+		set("X-Request-Id", r.requestID)
 	}
-	if a.limit.known {
-		set("Ratelimit-Limit", strconv.Itoa(a.limit.limit))
-		set("Ratelimit-Remaining", strconv.Itoa(a.limit.remaining))
-		set("Ratelimit-Reset", strconv.Itoa(a.limit.reset))
+	if r.limit.known {
+		set("Ratelimit-Limit", strconv.Itoa(r.limit.limit))
+		set("Ratelimit-Remaining", strconv.Itoa(r.limit.remaining))
+		set("Ratelimit-Reset", strconv.Itoa(r.limit.reset))
 	}
-	if a.retryAfter > 0 {
-		set("Retry-After", strconv.Itoa(a.retryAfter))
+	if r.retryAfter > 0 {
+		set("Retry-After", strconv.Itoa(r.retryAfter))
 	}
-	if a.allow != "" {
-		set("Allow", a.allow)
+	if r.allow != "" {
+		set("Allow", r.allow)
 	}
 	return h
 }
