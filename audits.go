@@ -195,7 +195,7 @@ func (s *AuditService) Update(ctx context.Context, auditID string, params AuditU
 // [ValidationError] if AuditIDs is empty or Flags is nil.
 func (s *AuditService) BatchUpdate(ctx context.Context, params AuditBatchUpdateParams, opts ...CallOption) (*AuditBatchUpdateResult, error) {
 	if len(params.AuditIDs) == 0 {
-		return nil, &ValidationError{Field: "AuditIDs", Reason: "must hold at least one id"}
+		return nil, &ValidationError{Field: "AuditIDs", Reason: "must contain at least one id"}
 	}
 	if params.Flags == nil {
 		return nil, &ValidationError{Field: "Flags", Reason: "must be set; an empty slice clears the flags"}
@@ -223,14 +223,14 @@ func setTime(q url.Values, key string, t time.Time) {
 // setPage adds the limit and the cursor, which every list has.
 func setPage(q url.Values, limit int, cursor string) error {
 	if limit < 0 || limit > 100 {
-		return &ValidationError{Field: "Limit", Reason: "must be from 1 to 100, or 0 for the server's own"}
+		return &ValidationError{Field: "Limit", Reason: "must be from 1 to 100, or 0 for the server's default"}
 	}
 	if limit > 0 {
 		q.Set("limit", strconv.Itoa(limit))
 	}
 	for i := 0; i < len(cursor); i++ {
 		if cursor[i] < ' ' || cursor[i] == 0x7f {
-			return &ValidationError{Field: "Cursor", Reason: "must not hold control characters; give a page's NextCursor as it is"}
+			return &ValidationError{Field: "Cursor", Reason: "must not contain control characters; use the NextCursor of a page unchanged"}
 		}
 	}
 	setString(q, "cursor", cursor)

@@ -134,10 +134,10 @@ type DocumentCreateParams struct {
 
 func (p DocumentCreateParams) validate() (everyExternalID bool, err error) {
 	if len(p.Documents) == 0 {
-		return false, &ValidationError{Field: "Documents", Reason: "must hold at least one"}
+		return false, &ValidationError{Field: "Documents", Reason: "must contain at least one"}
 	}
 	if len(p.Documents) > maxBatch {
-		return false, &ValidationError{Field: "Documents", Reason: "must hold at most " + strconv.Itoa(maxBatch)}
+		return false, &ValidationError{Field: "Documents", Reason: "must contain at most " + strconv.Itoa(maxBatch)}
 	}
 	seen := make(map[string]bool, len(p.Documents))
 	everyExternalID = true

@@ -208,7 +208,7 @@ type notFoundError struct {
 func (e *notFoundError) Error() string {
 	s := "brellium: " + e.op.name + ": not found: no item has this email"
 	if e.conflict != nil {
-		s += " after " + strconv.Itoa(listLooks) + " looks, though the API answered " + string(e.conflict.Code) + " (request id " + redact.Code(e.conflict.RequestID) + ")"
+		s += " after " + strconv.Itoa(listLooks) + " lookups, although the API responded with " + string(e.conflict.Code) + " (request id " + redact.Code(e.conflict.RequestID) + ")"
 	}
 	return s
 }
@@ -244,7 +244,7 @@ func validateEmail(email string) error {
 	case !utf8.ValidString(email):
 		reason = "must be valid UTF-8"
 	case strings.ContainsFunc(email, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
-		reason = "must not hold spaces or control characters"
+		reason = "must not contain spaces or control characters"
 	case at < 1 || at == len(email)-1:
 		reason = "must be an address with something before and after an @"
 	default:

@@ -134,7 +134,7 @@ func TestCreateTokenFillsTheResponse(t *testing.T) {
 // owner: the call that started the request.
 func TestCreateTokenFillsTheResponseOfTheCallThatStartedTheRequest(t *testing.T) {
 	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		emu.Inject(opToken, brelliumtest.OK().DelayAnswer(time.Second))
+		emu.Inject(opToken, brelliumtest.OK().DelayResponse(time.Second))
 		responses := make([]brellium.Response, 3)
 		sideBySide(t, len(responses), func(ctx context.Context, i int) error {
 			time.Sleep(time.Duration(i) * time.Millisecond)
@@ -147,7 +147,7 @@ func TestCreateTokenFillsTheResponseOfTheCallThatStartedTheRequest(t *testing.T)
 		assert.Equal(t, make([]brellium.Response, 2), responses[1:])
 	})
 	bubble(t, "a call of the API started it", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		emu.Inject(opToken, brelliumtest.OK().DelayAnswer(time.Second))
+		emu.Inject(opToken, brelliumtest.OK().DelayResponse(time.Second))
 		start := time.Now()
 		var response brellium.Response
 		sideBySide(t, 2, func(ctx context.Context, i int) error {
@@ -168,7 +168,7 @@ func TestCreateTokenFillsTheResponseOfTheCallThatStartedTheRequest(t *testing.T)
 // its Response.
 func TestCreateTokenThatWasCanceledLeavesTheResponseAlone(t *testing.T) {
 	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		emu.Inject(opToken, brelliumtest.Status(503, "UNAVAILABLE").DelayAnswer(time.Second))
+		emu.Inject(opToken, brelliumtest.Status(503, "UNAVAILABLE").DelayResponse(time.Second))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		var response brellium.Response

@@ -104,9 +104,9 @@ func (l *lister[T, P]) page(ctx context.Context, number int, cursor string, into
 	bad := &PaginationError{Operation: l.op.name, Cursor: cursor}
 	switch next := p.NextCursor; {
 	case next == "":
-		bad.Reason = "a page promises another without a cursor for it"
+		bad.Reason = "HasMore is true without a cursor for the next page"
 	case !l.seen.add(next, number+1):
-		bad.Reason = "a repeated cursor: the list goes round in a circle"
+		bad.Reason = "a repeated cursor: the list is a cycle"
 	default:
 		p.next = func(ctx context.Context, into *Response) (*Page[T], error) {
 			return l.page(ctx, number+1, next, into)

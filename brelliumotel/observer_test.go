@@ -280,7 +280,7 @@ func TestCanceledCallEndsItsSpans(t *testing.T) {
 		spans := r.of("audits.retrieve")
 		require.Len(t, spans, 2)
 		assert.Equal(t, "the caller's context ended", attr(spans[0], "error.type").AsString())
-		assert.Equal(t, "cancelled by the caller", attr(spans[1], "error.type").AsString())
+		assert.Equal(t, "canceled by the caller", attr(spans[1], "error.type").AsString())
 		assert.Equal(t, codes.Error, spans[1].Status.Code)
 	})
 }

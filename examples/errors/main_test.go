@@ -30,7 +30,7 @@ An HTML error page in response to an invitation
   -> status 502 without an error code: a gateway responded, not the API
      transient: true; may have run: true
 An invitation whose response is lost
-  -> no response: connection closed before an answer
+  -> no response: connection closed before a response
      transient: true; may have run: true
 A success that is not JSON
   -> unusable response: contact support about request (none)
