@@ -334,7 +334,7 @@ func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) 
 		if c.watched() {
 			took = time.Since(sentAt)
 		}
-		c.release(caller, adm, o.limiterAnswer(), news)
+		c.release(caller, adm, o.limiterResult(), news)
 		if c.watched() {
 			c.record(caller, told, sentAt.Sub(queuedAt), took)
 		}

@@ -392,8 +392,8 @@ func (c *call) record(caller, ctx context.Context, queued, took time.Duration) {
 		e.Attempt, e.Wait, e.Queued, e.Duration = c.attempts, c.retry.RetryWaitMin, queued, took
 		return slog.LevelDebug
 	})
-	if l, ok := c.limiter.(interface{ Mode() LimiterMode }); ok && c.client.observers.on() {
-		if mode := l.Mode(); c.client.limiterMode(mode) {
+	if l, ok := c.limiter.(interface{ State() LimiterState }); ok && c.client.observers.on() {
+		if mode := l.State().Mode; mode != LimiterFixed && c.client.limiterMode(mode) {
 			c.report(caller, EventLimiterMode, func(e *Event) slog.Level {
 				e.Mode = string(mode)
 				return slog.LevelDebug
