@@ -35,7 +35,7 @@ func (r RateLimit) Known() bool { return !r.ObservedAt.IsZero() }
 type Limiter interface {
 	// Acquire waits for its turn and for one token. It returns at once and
 	// takes nothing if ctx is done or its deadline would be exceeded. The error
-	// then matches context.Canceled or context.DeadlineExceeded.
+	// then matches [context.Canceled] or [context.DeadlineExceeded].
 	Acquire(ctx context.Context) (Permit, error)
 }
 
