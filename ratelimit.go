@@ -12,133 +12,131 @@ import (
 	"github.com/brellium/brellium-go/internal/wire"
 )
 
-// RateLimit is the state of the organization's token bucket as one answer
+// RateLimit is the state of the organization's token bucket as one response
 // reported it in its RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset
 // headers.
 type RateLimit struct {
 	// Limit is the bucket's capacity in requests.
 	Limit int
-	// Remaining is how many requests could be sent at the moment of the answer.
+	// Remaining is how many requests could be sent at the time of the response.
 	Remaining int
-	// Reset is the time until one token refills; it is 0 on every allowed
-	// answer, so it says nothing about a full bucket.
+	// Reset is the time until one token refills. It is 0 on every allowed
+	// response, so it says nothing about a full bucket.
 	Reset time.Duration
-	// ObservedAt is when the answer was read. It is zero before any answer.
+	// ObservedAt is when the response was read. It is zero before any response.
 	ObservedAt time.Time
 }
 
-// Known reports whether an answer with rate-limit headers has been seen.
+// Known reports whether a response with rate-limit headers has been seen.
 func (r RateLimit) Known() bool { return !r.ObservedAt.IsZero() }
 
-// Limiter paces attempts. One Limiter may serve several clients of one
-// organization. An implementation must be safe for concurrent use.
+// Limiter paces attempts. Several clients of one organization may share one
+// Limiter. An implementation must be safe for concurrent use.
 type Limiter interface {
-	// Acquire waits for its turn and for one token. It returns at once,
-	// taking nothing, when ctx is done or could not live long enough; the
-	// error then matches context.Canceled or context.DeadlineExceeded.
+	// Acquire waits for its turn and for one token. It returns at once and
+	// takes nothing if ctx is done or its deadline would be exceeded. The error
+	// then matches [context.Canceled] or [context.DeadlineExceeded].
 	Acquire(ctx context.Context) (Permit, error)
 }
 
-// Permit is the right to send one attempt. Done is called exactly once, when
-// the attempt has ended, with what its answer said: the headers, a refusal,
-// or nothing known.
+// Permit allows one attempt. Done is called exactly once, when the attempt has
+// ended, with what it showed about the bucket.
 type Permit interface{ Done(LimiterResult) }
 
-// Spent says whether an attempt cost a token of the organization's bucket.
+// Spent says whether an attempt spent a token of the organization's bucket.
 type Spent int
 
 const (
-	// SpentUnknown: the answer does not tell (a 5xx from a proxy, a dropped
+	// SpentUnknown: the response does not say (a 5xx from a proxy, a dropped
 	// connection).
 	SpentUnknown Spent = iota
-	// SpentYes: the request was allowed, as the rate-limit headers say or, where
-	// RateLimit is not known, as the rest of the answer says.
+	// SpentYes: the request was allowed, according to the rate-limit headers or,
+	// if [RateLimit.Known] is false, the rest of the response.
 	SpentYes
-	// SpentNo: the attempt cost nothing (a 429, a 401, or it was never sent).
+	// SpentNo: the attempt spent nothing (a 429, a 401, or it was never sent).
 	SpentNo
 )
 
-// LimiterResult is what one attempt taught about the bucket.
+// LimiterResult is what one attempt showed about the bucket.
 type LimiterResult struct {
-	// RateLimit is what the headers said; RateLimit.Known is false when they
-	// were absent or unreadable.
+	// RateLimit holds the headers. [RateLimit.Known] is false if they were
+	// absent or unreadable.
 	RateLimit RateLimit
-	// Spent says whether the attempt cost a token.
+	// Spent says whether the attempt spent a token.
 	Spent Spent
 	// Refused is true for a 429 of the API.
 	Refused bool
-	// RetryAfter is the wait that a refusal asked for; 0 when it named none.
+	// RetryAfter is the wait that a 429 asked for, or 0.
 	RetryAfter time.Duration
-	// Blocked is true for a bare 403: the bucket is to be taken as empty.
+	// Blocked is true for a bare 403: treat the bucket as empty.
 	Blocked bool
 }
 
-// The organization's limit as the API documents it, shared by every key and
-// every worker. The sandbox has its own of the same size.
+// The organization's documented limit, shared by all keys and processes. The
+// sandbox has its own of the same size.
 const (
 	organizationBurst     = 100
 	organizationPerSecond = 5.0
 )
 
-// AdaptiveLimiter is the limiter that every client has unless told otherwise.
-// It keeps in step with the organization's bucket by what the answers say
-// remains in it. Alone, it spends the bucket down to a small reserve and is
-// never refused after its first answer. Beside others of its kind, in other
-// processes, it finds a fair share without being told how many they are.
+// AdaptiveLimiter is the default [Limiter] of a client. It tracks the
+// organization's bucket from RateLimit-Remaining. Alone, it spends the bucket
+// down to a small reserve and is never rate limited after its first response.
+// With other processes that use it too, it finds a fair share without any
+// configuration.
 //
-// One AdaptiveLimiter serves any number of goroutines, and clients of one
-// organization that share it (WithRateLimiter) count as one. Waiting calls are
-// served in the order in which they came, but a call that was refused goes to
-// the front, and the wait that a refusal asks for holds back all of them. The
-// limiter runs no goroutine and needs no closing.
+// One AdaptiveLimiter serves any number of goroutines, and clients that share it
+// ([WithRateLimiter]) count as one. Waiting calls are served first in, first out,
+// and calls that were rate limited before all others. The wait that a 429 asks
+// for applies to all calls. The limiter runs no goroutine and needs no closing.
 //
 // What it cannot do:
-//   - It yields. Beside clients that do not, such as a wrapper that retries on
-//     429 or a fixed token bucket, all wanting more than 5 requests a second
-//     together, it is left with 1 or 2 % of the tokens. Give each side a fixed
-//     share then (WithRateLimit, SplitRateLimit), the other side too.
-//   - It begins slowly: one request, then two side by side, then more with
-//     each answer. A short job on a full bucket therefore takes a few round
-//     trips longer; see AdaptiveLimiterOptions.Exclusive.
-//   - Many processes that start at the same moment cause some refusals until
-//     they know of each other: a few among 20, some two for each of 50. They are
-//     repeated, but they are refusals. Later than 30 s after the last start there
-//     are none among up to 30 processes.
-//   - With some 50 processes each learns something every 10 s only. Shares
-//     then differ by some 10 %, and a few percent of the tokens stay unused.
-//   - While others spend, some 11 tokens stay in the bucket for them, which
-//     costs about 2 s at the end of a job. A burst of more than that by
-//     somebody else can still cause refusals.
-//   - It believes in a refill of 5 tokens a second, since no header tells. A
-//     higher one is followed as answers show it. A lower one looks as if others
+//   - It backs off for other clients. Next to clients that do not, such as a
+//     wrapper that retries on 429 or a fixed token bucket, it is left with 1 or
+//     2 % of the tokens if together they want more than 5 requests a second.
+//     Use fixed shares on both sides then ([WithRateLimit], [SplitRateLimit]).
+//   - It starts slowly: one request, then two concurrently, then more with each
+//     response. A short job on a full bucket therefore takes a few round trips
+//     longer. See [AdaptiveLimiterOptions].Exclusive.
+//   - Many processes that start at the same time get some 429s until they have
+//     detected each other: a few for 20 processes, about two each for 50. The
+//     calls are retried. Among up to 30 processes there are none later than 30 s
+//     after the last start.
+//   - With 50 processes each gets a response only every 10 s. Shares then differ
+//     by about 10 %, and a few percent of the tokens stay unused.
+//   - While others spend, about 11 tokens stay in the bucket for them, which
+//     costs about 2 s at the end of a job. A larger burst of another client can
+//     still cause 429s.
+//   - It assumes a refill of 5 tokens a second, since no header reports it. A
+//     higher one is followed as responses show it. A lower one looks as if others
 //     were spending, and costs 1 or 2 % of the time.
 //   - It is fair among processes, not among the goroutines or jobs of one.
 //
-// The zero AdaptiveLimiter is ready to use and is what NewAdaptiveLimiter
-// returns for the zero options. It must not be copied after first use.
+// The zero AdaptiveLimiter is ready to use and equals one from
+// [NewAdaptiveLimiter] with zero options. It must not be copied after first use.
 type AdaptiveLimiter struct {
 	queue pace.Queue
 }
 
-// AdaptiveLimiterOptions change how an AdaptiveLimiter behaves.
+// AdaptiveLimiterOptions configures an [AdaptiveLimiter].
 type AdaptiveLimiterOptions struct {
-	// Exclusive says that nothing else uses the organization's limit: no
-	// other process, no other limiter. The limiter then needs one answer, and
-	// sends as much as the bucket holds at once. Where it is not true, many
-	// requests are refused at the start, and with some 20 processes calls are
-	// lost for it. The default is false.
+	// Exclusive says that nothing else uses the organization's limit: no other
+	// process, no other limiter. The limiter then needs one response, and sends
+	// as much as the bucket holds at once. If that is wrong, many requests are
+	// rate limited at the start, and with 20 processes calls fail for it. The
+	// default is false.
 	Exclusive bool
 
-	// MaxBurst and MaxPerSecond bound what the limiter sends, whatever the
-	// bucket holds: at most MaxBurst at once, then MaxPerSecond a second. Both
-	// are set or neither; MaxBurst is at least 1, MaxPerSecond finite and above
-	// 0. The default is no bound beside the bucket's own.
+	// MaxBurst and MaxPerSecond limit what the limiter sends, whatever the
+	// bucket holds: at most MaxBurst at once, then MaxPerSecond a second. Set
+	// both or neither. MaxBurst must be at least 1, MaxPerSecond finite and above
+	// 0. By default only the bucket is the limit.
 	MaxBurst     int
 	MaxPerSecond float64
 }
 
-// NewAdaptiveLimiter returns an adaptive limiter. It sends nothing and starts
-// nothing. Options out of range are a *ValidationError.
+// NewAdaptiveLimiter returns an [AdaptiveLimiter]. It sends and starts nothing.
+// Options out of range return a [*ValidationError].
 func NewAdaptiveLimiter(options AdaptiveLimiterOptions) (*AdaptiveLimiter, error) {
 	config := pace.AdaptiveConfig{Trusted: options.Exclusive}
 	if options.MaxBurst != 0 || options.MaxPerSecond != 0 {
@@ -151,40 +149,37 @@ func NewAdaptiveLimiter(options AdaptiveLimiterOptions) (*AdaptiveLimiter, error
 	return &AdaptiveLimiter{pace.NewQueue(pace.NewAdaptive(config))}, nil
 }
 
-// Acquire implements Limiter. A wait that the deadline of ctx cannot cover
-// fails at once with an *InterruptedError that says in Wait how long it would
-// have been at least; one that becomes too long later, because of a refusal,
-// fails then.
+// Acquire implements [Limiter]. A wait that would exceed the deadline of ctx
+// returns an [*InterruptedError] at once, with the least possible wait in Wait.
+// So does a wait that becomes too long later, because of a 429. If ctx ends, its
+// error is returned.
 //
-// A Permit that is never ended holds back others at most for the 10 minutes
-// after which its attempt counts as lost.
+// Every [Permit] must be ended with Done. Until then it counts as in flight and
+// holds back other calls.
 func (l *AdaptiveLimiter) Acquire(ctx context.Context) (Permit, error) {
 	return acquireFrom(ctx, &l.queue)
 }
 
-// State returns what the limiter believes at the moment, for debugging.
+// State returns the current state, for monitoring.
 func (l *AdaptiveLimiter) State() LimiterState { return limiterState(&l.queue) }
 
-// Mode is State().Mode, for a small part of the cost.
-func (l *AdaptiveLimiter) Mode() LimiterMode { return limiterModes[l.queue.Mode()] }
-
-// FixedLimiter is a token bucket of a given size, for an organization that also
-// runs clients which do not yield. It does not adapt to what remains in the
-// organization's bucket, so it neither uses what others leave nor gives way to
-// them; but a refusal holds back all its calls as long as the answer asks, and
-// they come back one by one, and an answer that says that nothing remains holds
-// them back for 200 ms.
+// FixedLimiter is a token bucket of a given size, for an organization with other
+// clients that do not back off. It does not adapt to what remains in the
+// organization's bucket: it neither uses what others leave nor gives way to them.
+// But a 429 pauses all its calls for as long as the response asks, after which
+// they are sent one by one, and a response that reports that nothing remains
+// pauses them for 200 ms.
 //
-// Waiting calls are served in the order in which they came, but a call that was
-// refused goes to the front.
+// Waiting calls are served first in, first out, and calls that were rate limited
+// before all others.
 type FixedLimiter struct {
 	queue pace.Queue
 }
 
-// NewFixedLimiter returns a limiter that allows burst requests at once, then
-// perSecond a second. A burst below 1 and a rate that is not finite and above 0
-// are a *ValidationError. SplitRateLimit computes the share of one of several
-// workers.
+// NewFixedLimiter returns a [FixedLimiter] that allows burst requests at once,
+// then perSecond a second. A burst below 1 and a rate that is not finite and
+// above 0 return a [*ValidationError]. [SplitRateLimit] computes the share of one
+// of several processes.
 func NewFixedLimiter(burst int, perSecond float64) (*FixedLimiter, error) {
 	if err := checkBucket("burst", burst, "perSecond", perSecond); err != nil {
 		return nil, err
@@ -192,17 +187,18 @@ func NewFixedLimiter(burst int, perSecond float64) (*FixedLimiter, error) {
 	return &FixedLimiter{pace.NewQueue(pace.NewFixed(burst, perSecond))}, nil
 }
 
-// Acquire implements Limiter. A wait that the deadline of ctx cannot cover
-// fails at once with an *InterruptedError that says in Wait how long it would
-// have been; one that becomes too long later, because of a refusal, fails then.
+// Acquire implements [Limiter]. A wait that would exceed the deadline of ctx
+// returns an [*InterruptedError] at once, with the least possible wait in Wait.
+// So does a wait that becomes too long later, because of a 429. If ctx ends, its
+// error is returned.
 func (l *FixedLimiter) Acquire(ctx context.Context) (Permit, error) {
 	return acquireFrom(ctx, &l.queue)
 }
 
-// State returns the state of the bucket at the moment, for debugging.
+// State returns the current state, for monitoring.
 func (l *FixedLimiter) State() LimiterState { return limiterState(&l.queue) }
 
-// checkBucket checks the two numbers of a token bucket, given with their names.
+// checkBucket validates the two numbers of a token bucket, named for the error.
 func checkBucket(burstName string, burst int, rateName string, perSecond float64) error {
 	if burst < 1 {
 		return &ValidationError{Field: burstName, Reason: "must be at least 1"}
@@ -213,12 +209,11 @@ func checkBucket(burstName string, burst int, rateName string, perSecond float64
 	return nil
 }
 
-// SplitRateLimit returns the share of each of so many workers in the
+// SplitRateLimit returns the share of one of several workers in the
 // organization's limit of 100 requests at once and 5 a second, for
-// WithRateLimit or NewFixedLimiter. The shares never add up to more than the
-// whole; what does not divide is left unused. There is no share for fewer than
-// 1 or more than 100 workers, since each needs a burst of at least 1: that is a
-// *ValidationError.
+// [WithRateLimit] or [NewFixedLimiter]. The shares never add up to more than the
+// limit; a remainder is left unused. Each worker needs a burst of at least 1, so
+// fewer than 1 or more than 100 workers return a [*ValidationError].
 func SplitRateLimit(workers int) (burst int, perSecond float64, err error) {
 	if workers < 1 || workers > organizationBurst {
 		return 0, 0, &ValidationError{Field: "workers", Reason: "must be between 1 and 100"}
@@ -226,53 +221,48 @@ func SplitRateLimit(workers int) (burst int, perSecond float64, err error) {
 	return organizationBurst / workers, organizationPerSecond / float64(workers), nil
 }
 
-// LimiterMode is what a limiter believes about others that use the
-// organization's bucket.
+// LimiterMode is what a limiter assumes about other users of the organization's
+// bucket.
 type LimiterMode string
 
 const (
-	// LimiterProbing: no answer has come yet, or none for a while. Requests go
-	// one by one.
+	// LimiterProbing: there was no response yet, or none for a while. Requests
+	// are sent one by one.
 	LimiterProbing LimiterMode = "probe"
-	// LimiterAlone: nobody else spends. The bucket is used to the full.
+	// LimiterAlone: nobody else spends. The whole bucket is used.
 	LimiterAlone LimiterMode = "alone"
 	// LimiterShared: others spend too. Requests are spaced.
 	LimiterShared LimiterMode = "shared"
-	// LimiterOpen: the server allows requests and has never told of a limit,
-	// as a double in tests may do. Nothing is paced until it does, or refuses.
+	// LimiterOpen: the server allows requests and has never reported a limit,
+	// like a fake server in a test. Nothing is paced until it does, or sends a 429.
 	LimiterOpen LimiterMode = "open"
-	// LimiterFixed: a share was given, and nothing is believed.
+	// LimiterFixed: a fixed share, whatever others do.
 	LimiterFixed LimiterMode = "fixed"
 )
 
-// LimiterState is what a limiter believes at one moment. It is for people who
-// debug: the meaning of the numbers may change with the algorithm.
+// LimiterState is the state of a limiter at one moment.
 type LimiterState struct {
-	// Mode is what is believed about others.
+	// Mode is what the limiter assumes about other users of the bucket.
 	Mode LimiterMode
-	// Low and High bound the number of requests that could be sent at once
-	// without a refusal.
-	Low, High float64
-	// InFlight is how many permits have not been ended.
+	// InFlight is the number of permits that have not been ended.
 	InFlight int
-	// Waiting is how many calls wait for a permit.
+	// Waiting is the number of calls that wait for a permit.
 	Waiting int
-	// PausedFor is how long nothing will be sent because of a refusal; else 0.
+	// PausedFor is how long no call will be sent because of a 429 or an empty
+	// bucket, or 0.
 	PausedFor time.Duration
-	// Interval is the average time between requests in the shared mode.
-	Interval time.Duration
 }
 
-// rateLimitRetryKey is the context key whose value, a bool, says that the attempt
-// about to be paced was refused before.
+// rateLimitRetryKey is the context key of a bool: the last attempt was rate
+// limited.
 type rateLimitRetryKey struct{}
 
-// IsRateLimitRetry reports whether the attempt about to be paced was refused (429)
-// before. A Limiter may ask it about the context given to Acquire and serve
-// such an attempt first, since it has waited its turn already.
+// IsRateLimitRetry reports whether the attempt about to be paced retries one that
+// was rate limited (429). A [Limiter] may call it with the context given to
+// Acquire and serve such an attempt first, since it has waited its turn already.
 func IsRateLimitRetry(ctx context.Context) bool {
-	refused, _ := ctx.Value(rateLimitRetryKey{}).(bool)
-	return refused
+	retry, _ := ctx.Value(rateLimitRetryKey{}).(bool)
+	return retry
 }
 
 // limiterResult is what the attempt tells the limiter.
@@ -291,8 +281,8 @@ func (o *outcome) limiterResult() LimiterResult {
 	return a
 }
 
-// readRateLimit reads the three headers. Absent or unreadable ones leave it
-// unknown.
+// readRateLimit reads the three headers. Without a readable RateLimit-Remaining
+// the result is not known.
 func readRateLimit(h http.Header, now time.Time) RateLimit {
 	remaining, err := strconv.Atoi(wire.HeaderValue(h, "Ratelimit-Remaining"))
 	if err != nil || remaining < 0 {
@@ -324,7 +314,7 @@ func acquireFrom(ctx context.Context, q *pace.Queue) (Permit, error) {
 func (p *permit) Done(a LimiterResult) {
 	report := pace.Report{
 		Known: a.RateLimit.Known(), Limit: a.RateLimit.Limit, Remaining: a.RateLimit.Remaining,
-		Refused: a.Refused, RetryAfter: a.RetryAfter, Blocked: a.Blocked,
+		RateLimited: a.Refused, RetryAfter: a.RetryAfter, Blocked: a.Blocked,
 	}
 	switch a.Spent {
 	case SpentYes:
@@ -345,6 +335,5 @@ var limiterModes = [...]LimiterMode{
 
 func limiterState(q *pace.Queue) LimiterState {
 	s, waiting := q.State()
-	return LimiterState{Mode: limiterModes[s.Mode], Low: s.Low, High: s.High, InFlight: s.InFlight,
-		Waiting: waiting, PausedFor: s.Held, Interval: s.Interval}
+	return LimiterState{Mode: limiterModes[s.Mode], InFlight: s.InFlight, Waiting: waiting, PausedFor: s.PausedFor}
 }

@@ -17,17 +17,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// backend is a server that speaks Redis, behind a proxy that can stall.
+// backend is a Redis server that can be stopped.
 type backend interface {
 	addr() string
 	client(t testing.TB) *redis.Client
-	kill()    // at once, with all it holds
+	kill()    // its data is lost
 	restart() // empty, at the same address
-	pause()   // it still takes connections, and answers nothing
+	pause()   // it accepts connections but does not respond
 	resume()
 }
 
-// eachBackend runs a test on miniredis and, where there is one, on a real Redis
+// eachBackend runs a test on miniredis and, if there is one, on a real Redis
 // server. BRELLIUM_REDIS_SERVER=required makes a missing one a failure.
 func eachBackend(t *testing.T, test func(t *testing.T, b backend)) {
 	t.Run("miniredis", func(t *testing.T) {
@@ -57,7 +57,7 @@ func connect(t testing.TB, addr string) *redis.Client {
 	return rdb
 }
 
-// real is a redis-server of the test's own.
+// real is a redis-server started by the test.
 type real struct {
 	t       testing.TB
 	path    string
@@ -87,7 +87,7 @@ func (r *real) kill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.command != nil {
-		_ = r.command.Process.Kill() // SIGKILL, which a stopped process heeds too
+		_ = r.command.Process.Kill() // SIGKILL also ends a stopped process
 		_ = r.command.Wait()
 		r.command = nil
 	}
@@ -116,8 +116,7 @@ func (r *real) signal(s os.Signal) {
 func (r *real) pause()  { r.signal(syscall.SIGSTOP) }
 func (r *real) resume() { r.signal(syscall.SIGCONT) }
 
-// mini is a miniredis behind a proxy, which stands in for what only a process
-// of its own can do.
+// mini is a miniredis behind a proxy, which can pause it.
 type mini struct {
 	t      testing.TB
 	server *miniredis.Miniredis
@@ -142,7 +141,7 @@ func (m *mini) restart() {
 	require.NoError(m.t, m.server.Restart())
 }
 
-// proxy passes bytes on to a server, unless it is paused.
+// proxy forwards bytes to a server unless it is paused.
 type proxy struct {
 	listener net.Listener
 	target   string

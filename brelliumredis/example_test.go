@@ -13,8 +13,8 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// Two clients, which would be in two processes, share the organization's limit
-// and one token.
+// Two clients, normally in two processes, share the organization's limit and one
+// token.
 func Example() {
 	server, err := miniredis.Run() // in production, your Redis
 	if err != nil {
@@ -53,7 +53,7 @@ func Example() {
 	// tokens minted: 1
 }
 
-// With FailClosed nothing is sent while Redis is away.
+// With FailClosed nothing is sent while Redis is unavailable.
 func ExampleNewLimiter() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, ContextTimeoutEnabled: true})
 	defer rdb.Close()

@@ -1,42 +1,41 @@
 -- One exchange of a worker with the record that all workers of a bucket share.
--- It runs as a whole, by the server's clock, so that the workers' clocks do not
--- matter. All numbers are doubles; times are in microseconds, rates in tokens a
--- second. The test that compares it with its twin in Go, model_test.go, holds
--- both to the same answers.
+-- It runs atomically and uses the server's clock only. All numbers are doubles;
+-- times are in microseconds, rates in tokens a second. TestScriptAgreesWithModel
+-- checks that model_test.go does the same in Go.
 --
 -- KEYS
 --   1  the record, a hash
 --   2  the tickets in the order in which they were drawn; one a worker
 --   3  the same tickets by the end of their lease
---   4  the attempts under way by the time of their sending
+--   4  the attempts in flight by the time they were sent
 -- ARGV
 --   1  the worker
 --   2  the refill of the bucket
---   3  its capacity, until an answer tells
---   4  1: a call waits for its turn; else the worker's ticket is given up
---   5  1: that call was refused before, and goes first
---   6  1: more calls wait behind that one, and want the next ticket
---   7  the longest wait that is of use to any of them, or -1
---   8  tokens spent without asking since the last exchange
---   9  attempts under way that the record does not know
+--   3  its capacity, until a response reports it
+--   4  1: a call waits for its turn; otherwise the worker's ticket is removed
+--   5  1: that call was rate limited before, and goes first
+--   6  1: more calls wait behind that one and need the next ticket
+--   7  the longest wait that is useful to any of them, or -1
+--   8  tokens spent without a grant since the last exchange
+--   9  attempts in flight that the record does not have
 --   10 the last attempt granted to the worker
---   then eight for each answer:
+--   then eight for each result:
 --   kind, attempt, epoch, ended, age, remaining, limit, wait asked for
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 local second = 1000000
-local attempt_lease = 30 * second -- an attempt older than this has ended somehow
-local reach = 10 * second         -- and one older than this has reached the server
-local ticket_slack = 2 * second   -- a worker this late for its turn is gone
-local clock_slack = 5 * second    -- a clock that went back further was set
-local memory = 10                 -- seconds for which unexplained spending is remembered
+local attempt_lease = 30 * second -- an older attempt counts as ended
+local reach = 10 * second         -- an older attempt has reached the server
+local ticket_slack = 2 * second   -- a worker this late for its turn is dead
+local clock_slack = 5 * second    -- a larger step back means that the clock was set
+local memory = 10                 -- seconds until unexplained spending is forgotten
 local max_probes = 8
 local max_limit = 1000000
-local front = 1000000000000       -- tickets of refused calls are so much ahead
+local front = 1000000000000       -- offset of the tickets of rate-limited calls
 local max_hold = 86400 * second
-local most = 9000000000000000     -- doubles count exactly up to here
+local most = 9000000000000000     -- integers are exact up to here
 local eps = 0.000000001
 
 local min, max = math.min, math.max
@@ -58,29 +57,29 @@ local idle = max(memory, 4 / rate)
 local f = redis.call('HMGET', KEYS[1], 'epoch', 'at', 'low', 'high', 'limit', 'known', 'ended',
   'serial', 'hold', 'others', 'probes', 'probe', 'from', 'mark', 'debt', 'learned', 'looked',
   'granted', 'newest', 'newest_at', 'newest_left', 'unspent', 'trend')
-local epoch = num(f[1], 0, 0, most)   -- when this record was begun; 0: there is none
-local at = num(f[2], 0, 0, most)      -- the time of the bounds; it never goes back
-local low = num(f[3], 0, -most, most) -- bounds on the server's tokens, less the
+local epoch = num(f[1], 0, 0, most)   -- when this record was started; 0: there is none
+local at = num(f[2], 0, 0, most)      -- time of the bounds; it never goes back
+local low = num(f[3], 0, -most, most) -- bounds of the server's tokens, less the
 local high = num(f[4], 0, -most, most) -- attempts that have not reached it
 local limit = num(f[5], num(ARGV[3], 100, 1, max_limit), 1, max_limit)
-local known = num(f[6], 0, 0, 1)      -- 0: the bounds say nothing, attempts are probes
-local ended = num(f[7], 0, 0, most)   -- attempts ended that may have spent a token
+local known = num(f[6], 0, 0, 1)      -- 0: the bounds are unknown, attempts are probes
+local ended = num(f[7], 0, 0, most)   -- ended attempts that may have spent a token
 local serial = num(f[8], 0, 0, most)  -- the last ticket
-local hold = num(f[9], 0, 0, most)    -- nobody sends before
+local hold = num(f[9], 0, 0, most)    -- nothing is sent before
 local others = num(f[10], 0, 0, 0.9 * rate) -- unexplained spending a second
-local probes = num(f[11], 0, 0, max_probes) -- probes under way
+local probes = num(f[11], 0, 0, max_probes) -- probes in flight
 local probe = num(f[12], 0, 0, most)  -- the earliest next probe
-local from = num(f[13], 0, 0, most)   -- when probing began
-local mark = num(f[14], 0, 0, most)   -- attempts up to this one are too old to tell
-local debt = num(f[15], 0, 0, max_limit) -- what the first answer cannot have seen
-local learned = num(f[16], 0, 0, most) -- the last attempt when the first answer came
-local looked = num(f[17], 0, 0, most) -- by when all who waited for it have looked
-local attempts = num(f[18], 0, 0, most) -- how many were granted; it names the last one
-local newest = num(f[19], 0, 0, most) -- the last attempt of which an answer told
+local from = num(f[13], 0, 0, most)   -- when probing started
+local mark = num(f[14], 0, 0, most)   -- attempts up to this one are too old to use
+local debt = num(f[15], 0, 0, max_limit) -- tokens that the first response does not count
+local learned = num(f[16], 0, 0, most) -- the last attempt when the first response came
+local looked = num(f[17], 0, 0, most) -- when all workers that waited for it have asked
+local attempts = num(f[18], 0, 0, most) -- number of grants, and id of the last attempt
+local newest = num(f[19], 0, 0, most) -- the last attempt with a reported result
 local newest_at = num(f[20], 0, 0, most) -- when it was sent
-local newest_left = num(f[21], 0, 0, max_limit) -- and what remained then
-local unspent = num(f[22], 0, 0, most) -- attempts since then that cost nothing
-local trend = num(f[23], 0, -most, most) -- spending a second that answer after answer leaves unexplained
+local newest_left = num(f[21], 0, 0, max_limit) -- what remained after it
+local unspent = num(f[22], 0, 0, most) -- attempts since then that spent nothing
+local trend = num(f[23], 0, -most, most) -- unexplained spending a second, from one response to the next
 
 local function look() return max(probe_every, (now - from) / 2) end
 
@@ -94,8 +93,8 @@ local function forget()
 end
 
 if epoch == 0 or now < at - clock_slack then
-  -- There is nothing, or the clock was set back. What was asked to be waited
-  -- for is waited for, and the bucket is looked at anew.
+  -- There is no record, or the clock was set back. Keep the pause that a 429
+  -- asked for, and probe the bucket.
   local held = 0
   if epoch > 0 then held = min(max(hold - at, 0), max_hold) end
   redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
@@ -107,7 +106,7 @@ now = max(now, at)
 local passed = (now - at) / second
 at = now
 
--- What has outlived its lease.
+-- Remove what has outlived its lease.
 local lost = redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', str(now - attempt_lease))
 high = high + lost
 ended = ended + lost
@@ -115,10 +114,10 @@ for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', str(now))) do
   redis.call('ZREM', KEYS[2], gone)
   redis.call('ZREM', KEYS[3], gone)
 end
-local flying = redis.call('ZCARD', KEYS[4])
+local in_flight = redis.call('ZCARD', KEYS[4])
 
--- What has not reached the server cannot have been spent, so as much of the
--- bucket's capacity is not there for others. An attempt reaches it in time.
+-- The lower bound leaves room for the attempts that have not reached the server.
+-- After a while every attempt has.
 local function bound()
   high = min(high, limit)
   low = min(low, limit - redis.call('ZCOUNT', KEYS[4], '(' .. str(now - reach), '+inf'), high)
@@ -140,12 +139,12 @@ for i = 11, #ARGV - 7, 8 do
   local reported = num(ARGV[i + 6], 0, 0, max_limit)
   local found = same and redis.call('ZREM', KEYS[4], str(attempt)) == 1
   if found then
-    flying = flying - 1
+    in_flight = in_flight - 1
     if known == 0 then probes = max(0, probes - 1) end
   end
   if reported >= 1 then limit = reported end
 
-  if kind == 'refused' then
+  if kind == 'rate-limited' then
     if found then low, high, unspent = low + 1, high + 1, unspent + 1 end
     if known == 1 then
       others = min(0.9 * rate, others + max(0, low - 1 - rate * age) / memory)
@@ -162,7 +161,7 @@ for i = 11, #ARGV - 7, 8 do
     if found then high, ended = high + 1, ended + 1 end
     low = min(low, 0)
   elseif kind == 'spent' then
-    local after = flying + ended - num(ARGV[i + 3], ended, 0, ended)
+    local after = in_flight + ended - num(ARGV[i + 3], ended, 0, ended)
     if found then ended = ended + 1 end
     local remaining = num(ARGV[i + 5], 0, 0, limit)
     if same and attempt > newest then
@@ -176,11 +175,11 @@ for i = 11, #ARGV - 7, 8 do
     end
     local bottom, top = remaining - after, remaining + 1 + rate * age
     if not same or (known == 0 and attempt <= mark) then
-      -- too old to tell
+      -- too old to use
     elseif known == 0 then
       low, high = bottom - debt, top
       learn()
-    elseif top < low - eps then -- others spent: nothing else explains it
+    elseif top < low - eps then -- only the spending of others explains it
       others = min(0.9 * rate, others + (low - top) / memory)
       low, high = bottom, top
     elseif bottom > high + eps then -- an attempt was lost, or the refill is faster
@@ -188,7 +187,7 @@ for i = 11, #ARGV - 7, 8 do
     else
       low, high = max(low, bottom), min(high, top)
     end
-  elseif found then -- 'paid', or 'unknown': the next answer settles it
+  elseif found then -- 'paid' or 'unknown': the next response shows what was spent
     ended = ended + 1
     if kind ~= 'paid' then high = high + 1 end
   end
@@ -201,24 +200,24 @@ if known == 1 then low = low - spent else debt = min(debt + unseen, max_limit) e
 
 local served = num(ARGV[10], 0, 0, most)
 -- The bounds prove that others spend, but only what exceeds their width. Once
--- proved, how much is better told by what answers miss one after the other,
--- whose errors cancel out.
+-- that is proved, the trend is a better estimate, since the errors of consecutive
+-- responses cancel out.
 local spending = others
 if others > others_floor then spending = min(0.9 * rate, max(others, trend)) end
 local need = 1 + min(2 + min(8, 4 * spending), (limit - 1) / 2) -- the token and the reserve
 local refill = rate - spending
 
--- turn returns how long a ticket with so many before it must wait before it is
--- asked about again, and when it is not positive, how long after the grant the
--- attempt is to be sent. A token that comes next is given out ahead of its
--- time, which spares an exchange and hides the way to here.
+-- turn returns how long the worker of a ticket must wait before it asks again and,
+-- if that is not positive, how long after the grant the attempt is to be sent. The
+-- next token is granted before it is due, which saves an exchange and hides the
+-- latency of Redis.
 local function turn(ahead)
   if known == 1 then
     local short = (need + ahead - low) / refill * second
     local wait = short - second / refill - 1
-    if spending > others_floor then wait = min(wait, memory / 2 * second) end -- it may fall
+    if spending > others_floor then wait = min(wait, memory / 2 * second) end -- it may end sooner
     wait = max(hold - now, wait)
-    -- Who is served already waits for those who do not know yet that they can be.
+    -- Workers that were served wait until the others have asked once.
     if served > learned and ahead > 0 then wait = max(wait, looked - now) end
     return wait, max(short, 0)
   end
@@ -256,7 +255,7 @@ if ARGV[4] == '1' then
     served = attempts
     delay = math.ceil(delay)
     redis.call('ZADD', KEYS[4], str(now + delay), str(attempt))
-    flying = flying + 1
+    in_flight = in_flight + 1
     low, high = low - 1, high - 1
     bound()
     if known == 0 then probes, probe = probes + 1, now + probe_every end
@@ -288,7 +287,7 @@ redis.call('HSET', KEYS[1], 'epoch', str(epoch), 'at', str(at), 'low', str(low),
   'from', str(from), 'mark', str(mark), 'debt', str(debt), 'learned', str(learned), 'looked', str(looked),
   'granted', str(attempts), 'newest', str(newest), 'newest_at', str(newest_at),
   'newest_left', str(newest_left), 'unspent', str(unspent), 'trend', str(trend))
--- What is kept beyond its use is harmless: it counts as not known.
+-- A record kept too long is harmless: it counts as unknown.
 local keep = string.format('%d', math.ceil((max(hold - now, 0) + 600 * second) / 1000))
 for i = 1, 4 do redis.call('PEXPIRE', KEYS[i], keep) end
 

@@ -18,49 +18,49 @@ import (
 	brellium "github.com/brellium/brellium-go"
 )
 
-// ErrUnavailable is matched by the error that a Limiter reports when Redis does
-// not answer, or not in time: to LimiterOptions.Notify, and with
-// LimiterOptions.FailClosed from Acquire. The error also unwraps to what the
-// Redis client said.
+// ErrUnavailable is matched by the error of a [Limiter] when Redis does not respond
+// in time. LimiterOptions.Notify is called with it, and [Limiter.Acquire] returns it
+// with LimiterOptions.FailClosed. It also unwraps to the error of the Redis client.
 var ErrUnavailable = errors.New("brelliumredis: Redis is not available")
 
-var errSlow = errors.New("no answer in time")
+var errSlow = errors.New("no response in time")
 
-// LimiterOptions configure a Limiter. The zero value is right for one
+// LimiterOptions configures a [Limiter]. The zero value is right for one
 // organization with the documented limit and its own Redis database. All
-// workers of a bucket should have the same Bucket, Burst and PerSecond.
+// processes that share a bucket should set the same Bucket, Burst and PerSecond.
 type LimiterOptions struct {
-	// Bucket names the bucket, one for each organization and environment, in
-	// the names of the keys: at most 200 visible ASCII characters, no braces.
-	// It is no place for a secret. The default is "default".
+	// Bucket names the bucket in the Redis keys, one for each organization and
+	// environment: at most 200 visible ASCII characters, no braces. It must not
+	// contain a secret. The default is "default".
 	Bucket string
 
-	// Burst and PerSecond are the organization's limit. Burst counts until an
-	// answer's RateLimit-Limit says otherwise; no header tells the refill. A
-	// refill that is lower or higher in truth is followed, less well. The
-	// default is the documented 100 requests at once and 5 a second. Set both
-	// or neither.
+	// Burst and PerSecond are the organization's limit. RateLimit-Limit of a
+	// response overrides Burst. No header reports the refill; if the real one is
+	// lower or higher than PerSecond, it is followed less well. The default is
+	// the documented 100 requests at once and 5 a second. Set both or neither.
 	Burst     int
 	PerSecond float64
 
-	// LocalBurst and LocalPerSecond bound what this process sends while Redis
-	// is away: at most LocalBurst requests at once, then LocalPerSecond a
-	// second, and less where the answers say that others spend. The default is
-	// 5 and 1. Set both or neither.
+	// LocalBurst and LocalPerSecond limit what this process sends while Redis is
+	// unavailable: at most LocalBurst requests at once, then LocalPerSecond a
+	// second, and less if responses show that others spend. The default is 5
+	// and 1. Set both or neither.
 	LocalBurst     int
 	LocalPerSecond float64
 
-	// FailClosed makes Acquire fail with ErrUnavailable while Redis is away.
+	// FailClosed makes [Limiter.Acquire] return [ErrUnavailable] while Redis is
+	// unavailable.
 	FailClosed bool
 
-	// MaxDelay is how long a call waits for one answer of Redis before Redis
-	// counts as away. The default is 250 ms.
+	// MaxDelay is how long a call waits for a response from Redis before Redis
+	// counts as unavailable. The default is 250 ms.
 	MaxDelay time.Duration
 
-	// Notify is told each change of state once: an error that matches
-	// ErrUnavailable when Redis goes away, and nil when it is back. The error
-	// holds what the Redis client said, which may name the server's address. It
-	// is called from a goroutine of the limiter, one call after the other.
+	// Notify is called once for each change: with an error that matches
+	// [ErrUnavailable] when Redis becomes unavailable, and with nil when it is
+	// back. The error wraps that of the Redis client, which may contain the
+	// server's address. Calls come from a goroutine of the limiter and do not
+	// overlap.
 	Notify func(err error)
 }
 
@@ -73,120 +73,120 @@ const (
 	defaultLocalBurst = 5
 	defaultLocalRate  = 1.0
 
-	// awayPause is how long Redis is left alone once it was found away.
+	// awayPause is the time between two attempts to reach Redis.
 	awayPause = time.Second
-	// An ordinary answer is told with an exchange that is due within maxRide,
-	// and else after maxDefer, so that several share one. Both are less where
-	// tokens come faster: the time of five, and of half a token.
-	maxRide  = time.Second
-	maxDefer = 100 * time.Millisecond
-	// maxCredit bounds what a process that needed few round trips may spend
-	// later, and what one that needed many has to save.
+	// An ordinary result is sent with an exchange that is due within
+	// maxPiggyback, otherwise after maxDefer, so that several share one. Both are
+	// shorter for a faster refill: the time of five tokens and of half a token.
+	maxPiggyback = time.Second
+	maxDefer     = 100 * time.Millisecond
+	// maxCredit limits the round trips that a process can save for later, and
+	// those that it can owe.
 	maxCredit = 16
-	// maxAnswers bounds one exchange, maxPending what is kept while Redis is
-	// away. What is dropped counts as lost when its lease ends.
-	maxAnswers = 64
+	// maxResults limits one exchange, maxPending what is kept while Redis is
+	// unavailable. A dropped attempt counts as ended when its lease ends.
+	maxResults = 64
 	maxPending = 1024
 
-	defaultHold = time.Second // for a refusal that names no time
+	defaultHold = time.Second // for a 429 without a wait
 	maxHold     = 24 * time.Hour
 	holdSpread  = 500 * time.Millisecond
 )
 
-// Limiter is a brellium.Limiter whose bucket is shared by all processes that
-// use the same Redis and the same bucket name. Processes take turns whatever
-// their number of goroutines: each has one ticket in a queue in Redis, and its
-// own calls wait in the order in which they came, refused ones in front.
+// Limiter is a [brellium.Limiter] whose bucket is shared by all processes that use
+// the same Redis and the same bucket name. Processes take turns, however many
+// goroutines they have: each has one ticket in a queue in Redis. Its own calls are
+// served first in, first out, and calls that were rate limited before all others.
 //
-//   - A call costs two round trips to Redis at most: one to ask, one to tell
-//     the answer, which is put off for up to 100 ms so that several share one.
-//     A call that waits in a process where none waited before asks twice.
-//   - A refusal (429) holds back every process.
-//   - The clock is the Redis server's.
-//   - A process that dies holds nobody up: its turn is worth one token, and
-//     ends 2 s after it was due; its attempts count as ended after 30 s.
-//   - Where the record is missing or old (an expired key, a Redis that lost
-//     its data), attempts go one by one until an answer tells what is left.
-//   - While Redis is away, each process paces itself with a
-//     brellium.AdaptiveLimiter at a small share, asks again each second while
-//     there are calls, and goes back to the shared bucket.
-//   - Other clients of the organization are seen by what they spend, and are
-//     given way to.
+//   - A call costs at most two round trips to Redis: one to ask for a turn, one
+//     to report the result, which is delayed by up to 100 ms so that several
+//     share one. A call that waits in a process where none waited asks twice.
+//   - A 429 pauses every process.
+//   - Only the Redis server's clock counts.
+//   - A process that dies delays others little: its turn is worth one token and
+//     ends 2 s after it was due. Its attempts count as ended after 30 s.
+//   - If the record is missing or old (an expired key, a Redis that lost its
+//     data), attempts are sent one by one until a response reports what remains.
+//   - While Redis is unavailable, each process paces itself with a
+//     [brellium.AdaptiveLimiter] at a small share and tries Redis once a second
+//     while there are calls.
+//   - The spending of other clients of the organization is detected, and the
+//     limiter backs off for them.
 //
-// A Limiter runs a goroutine for each exchange with Redis, which ends with it:
-// after MaxDelay where the Redis client heeds contexts
-// (redis.Options.ContextTimeoutEnabled), else after its own timeouts. It needs
-// no closing. One Limiter serves any number of goroutines and clients.
+// A Limiter runs a goroutine for each exchange with Redis. It ends after MaxDelay
+// if the Redis client honors contexts (redis.Options.ContextTimeoutEnabled), or
+// after that client's own timeouts. A Limiter needs no closing. It serves any
+// number of goroutines and clients.
 type Limiter struct {
-	store    store
-	worker   string
-	options  LimiterOptions
-	local    *brellium.AdaptiveLimiter
-	deferred time.Duration
-	ride     time.Duration
-	pause    time.Duration // awayPause
+	store     store
+	worker    string
+	options   LimiterOptions
+	local     *brellium.AdaptiveLimiter
+	deferred  time.Duration
+	piggyback time.Duration
+	pause     time.Duration // awayPause
 
 	mu      sync.Mutex
-	waiters list.List // of *waiter; refused ones in front, else as they came
+	waiters list.List // of *waiter; rate-limited ones first, then by serial
 	undated int       // how many of them have no deadline
 	serial  uint64
 	timer   *time.Timer
-	flying  *flight // the exchange under way
+	trip    *roundTrip // the exchange in progress
 
-	credit  int       // round trips left to two for each permit
-	pending []answer  // not told yet
-	urgent  bool      // to be told at once
-	flushAt time.Time // when to tell, or to give up the ticket
+	credit  int       // round trips saved, of two for each permit
+	pending []result  // not reported yet
+	urgent  bool      // report at once
+	flushAt time.Time // when to report, or to return the ticket
 
-	epoch    int64 // of the record
+	epoch    int64 // epoch of the record
 	served   int64 // the last attempt granted in that epoch
 	inFlight int   // permits of that epoch
-	unseen   int   // permits under way that the record does not know
-	spent    int   // local attempts that the record does not know
+	unseen   int   // permits in flight that the record does not have
+	spent    int   // local attempts that the record does not have
 
-	ticket bool // a call of this process is queued in Redis
-	askAt  time.Time
-	heard  time.Time // of the fields below, which hold while there is a ticket
-	ahead  int
-	high   float64
-	held   time.Duration
+	ticket  bool // this process has a ticket in Redis
+	askAt   time.Time
+	updated time.Time // of the fields below, which are valid while there is a ticket
+	ahead   int
+	high    float64
+	held    time.Duration
 
 	away          bool
 	retryAt       time.Time
 	cause         error
 	localInFlight int
-	recalls       map[*waiter]context.CancelFunc // those who wait locally
+	localWaits    map[*waiter]context.CancelFunc // ends the local waits
 
-	notices  []error
-	noticing bool
-	stats    Stats
+	notices   []error
+	notifying bool
+	stats     Stats
 }
 
-// Stats counts what a Limiter did.
+// Stats are the counters of a [Limiter].
 type Stats struct {
-	// RoundTrips is the number of exchanges with Redis, failed ones included.
+	// RoundTrips is the number of exchanges with Redis, including failed ones.
 	RoundTrips int64
 	// Granted is the number of permits from the shared bucket, Local of those
-	// given while Redis was away.
+	// granted while Redis was unavailable.
 	Granted, Local int64
-	// Waiting is the number of calls that wait at the moment.
+	// Waiting is the number of calls that wait now.
 	Waiting int
 	// Workers is how many processes had a call waiting at the last exchange.
 	Workers int
-	// Away is true while Redis is taken to be away.
+	// Away is true while Redis counts as unavailable.
 	Away bool
 }
 
-// waiter is one Acquire. Its fields belong to the limiter until ready is closed.
+// waiter is one Acquire. It belongs to the limiter until ready is closed.
 type waiter struct {
 	serial   uint64
 	front    bool
 	deadline time.Time
 	element  *list.Element // nil: not queued
-	asked    *flight       // whose budget counted it
+	asked    *roundTrip    // whose budget counted it
 	ready    chan struct{}
 
-	// The outcome: one of these.
+	// The outcome, one of these. delay belongs to permit, again to goLocal.
 	permit *permit
 	err    error
 	goLocal,
@@ -194,15 +194,15 @@ type waiter struct {
 	delay time.Duration
 }
 
-// flight is one exchange under way.
-type flight struct {
+// roundTrip is one exchange in progress.
+type roundTrip struct {
 	request request
-	late    bool // nobody waits for it any more
+	late    bool // timed out
 	timer   *time.Timer
 }
 
-// NewLimiter returns a limiter over rdb, which stays the caller's to close. It
-// sends nothing. Options out of range are a *brellium.ValidationError.
+// NewLimiter returns a [Limiter] that uses rdb, which the caller closes. It sends
+// nothing. Options out of range return a [*brellium.ValidationError].
 func NewLimiter(rdb redis.UniversalClient, options LimiterOptions) (*Limiter, error) {
 	if isNil(rdb) {
 		return nil, &brellium.ValidationError{Field: "rdb", Reason: "must not be nil"}
@@ -233,7 +233,7 @@ func newLimiter(options LimiterOptions) (*Limiter, error) {
 		ok    bool
 		must  string
 	}{
-		{"Bucket", nameable(options.Bucket), "must be up to 200 visible ASCII characters without braces"},
+		{"Bucket", validBucket(options.Bucket), "must be up to 200 visible ASCII characters without braces"},
 		{"Burst", options.Burst >= 1 && options.Burst <= 1e6, "must be between 1 and 1,000,000"},
 		{"PerSecond", options.PerSecond >= 1e-6 && options.PerSecond <= 1e6, "must be between 0.000001 and 1,000,000"},
 		{"LocalBurst", options.LocalBurst >= 1, "must be at least 1"},
@@ -253,18 +253,18 @@ func newLimiter(options LimiterOptions) (*Limiter, error) {
 	}
 	token := time.Duration(float64(time.Second) / options.PerSecond)
 	return &Limiter{
-		worker:   rand.Text(),
-		options:  options,
-		local:    local,
-		deferred: min(maxDefer, token/2),
-		ride:     min(maxRide, 5*token),
-		pause:    awayPause,
-		recalls:  make(map[*waiter]context.CancelFunc),
+		worker:     rand.Text(),
+		options:    options,
+		local:      local,
+		deferred:   min(maxDefer, token/2),
+		piggyback:  min(maxPiggyback, 5*token),
+		pause:      awayPause,
+		localWaits: make(map[*waiter]context.CancelFunc),
 	}, nil
 }
 
-// nameable reports whether a bucket's name can stand in a key.
-func nameable(name string) bool {
+// validBucket reports whether name can be part of a key.
+func validBucket(name string) bool {
 	if len(name) > 200 {
 		return false
 	}
@@ -285,12 +285,13 @@ func isNil(v any) bool {
 	return false
 }
 
-// Acquire implements brellium.Limiter. A wait that the deadline of ctx cannot
-// cover fails at once with a *brellium.InterruptedError that says in Wait how
-// long it would have been at least; one that becomes too long later fails then.
-// With FailClosed, it fails with ErrUnavailable while Redis is away.
+// Acquire implements [brellium.Limiter]. A wait that would exceed the deadline of
+// ctx returns a [*brellium.InterruptedError] at once, with the least possible wait
+// in Wait. So does a wait that becomes too long later. If ctx ends, its error is
+// returned. With FailClosed, an error that matches [ErrUnavailable] is returned
+// while Redis is unavailable.
 //
-// A Permit that is never ended counts as ended after 30 s.
+// A permit that is never ended counts as ended after 30 s.
 func (l *Limiter) Acquire(ctx context.Context) (brellium.Permit, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -324,8 +325,7 @@ func (l *Limiter) Acquire(ctx context.Context) (brellium.Permit, error) {
 	}
 }
 
-// sleep waits for d, or until ctx is done. It returns the error of a context
-// that is done in any case.
+// sleep waits for d or until ctx is done. It returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d > 0 {
 		t := time.NewTimer(d)
@@ -338,17 +338,18 @@ func sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// Stats returns what has been counted so far.
+// Stats returns the current counters.
 func (l *Limiter) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
-	s.Waiting = l.waiters.Len() + len(l.recalls)
+	s.Waiting = l.waiters.Len() + len(l.localWaits)
 	s.Away = l.away
 	return s
 }
 
-// enter queues w, or tells it at once what is known already.
+// enter queues w, or ends its wait at once if Redis is unavailable or the deadline
+// cannot be met.
 func (l *Limiter) enter(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -359,18 +360,18 @@ func (l *Limiter) enter(w *waiter) {
 		l.serial++
 		w.serial = l.serial
 	}
-	if l.away && (l.flying != nil || now.Before(l.retryAt)) {
-		l.sendAway(w)
+	if l.away && (l.trip != nil || now.Before(l.retryAt)) {
+		l.divert(w)
 		return
 	}
 	index := l.push(w)
 	if wait := l.atLeast(now, index); !w.deadline.IsZero() && wait > w.deadline.Sub(now) {
 		l.resolve(w, now, tooLong(wait))
 	}
-	l.pump(now)
+	l.dispatch(now)
 }
 
-// leave takes back a waiter whose context has ended.
+// leave removes a waiter whose context has ended.
 func (l *Limiter) leave(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -379,16 +380,16 @@ func (l *Limiter) leave(w *waiter) {
 	} else if w.permit != nil { // granted at the same moment
 		l.end(w.permit, brellium.LimiterResult{Spent: brellium.SpentNo})
 	}
-	l.pump(time.Now())
+	l.dispatch(time.Now())
 }
 
-// tooLong is the failure of a wait that the caller's deadline cannot cover.
+// tooLong is the error of a wait that would exceed the caller's deadline.
 func tooLong(wait time.Duration) error {
 	return &brellium.InterruptedError{Wait: wait, Err: context.DeadlineExceeded}
 }
 
-// push queues w: refused ones in front of the others, and else in the order in
-// which they came. It returns how many are before w.
+// push queues w: rate-limited ones before the others, then by serial. It returns
+// how many are before w.
 func (l *Limiter) push(w *waiter) (index int) {
 	if w.deadline.IsZero() {
 		l.undated++
@@ -433,7 +434,7 @@ func (l *Limiter) remove(w *waiter, now time.Time) {
 		l.undated--
 	}
 	if l.waiters.Len() == 0 && l.ticket && l.flushAt.IsZero() {
-		l.flushAt = now.Add(l.deferred) // the ticket is given up, unless a call comes
+		l.flushAt = now.Add(l.deferred) // return the ticket unless a call comes
 	}
 }
 
@@ -444,8 +445,8 @@ func (l *Limiter) resolve(w *waiter, now time.Time, err error) {
 	close(w.ready)
 }
 
-// sendAway tells w, which is not queued, that Redis is away.
-func (l *Limiter) sendAway(w *waiter) {
+// divert ends the wait of w, which is not queued, because Redis is unavailable.
+func (l *Limiter) divert(w *waiter) {
 	if l.options.FailClosed {
 		w.err = l.cause
 	} else {
@@ -454,13 +455,13 @@ func (l *Limiter) sendAway(w *waiter) {
 	close(w.ready)
 }
 
-// atLeast returns a wait that an attempt with so many of this process before it
-// cannot undercut, as far as the last reply tells.
+// atLeast returns a lower bound of the wait of an attempt that has index others
+// of this process before it, according to the last reply.
 func (l *Limiter) atLeast(now time.Time, index int) time.Duration {
 	if !l.ticket || l.away {
 		return 0
 	}
-	since := now.Sub(l.heard)
+	since := now.Sub(l.updated)
 	high := l.high + since.Seconds()*l.options.PerSecond
 	missing := float64(1+l.ahead+index) - high
 	return max(l.held-since, time.Duration(missing/l.options.PerSecond*float64(time.Second)), 0)
@@ -483,10 +484,10 @@ func (l *Limiter) review(now time.Time) {
 	}
 }
 
-// pump starts the exchange that is due, or sets the timer for the next.
-func (l *Limiter) pump(now time.Time) {
-	if l.flying != nil {
-		return // its end pumps again
+// dispatch starts the exchange that is due, or sets the timer for the next.
+func (l *Limiter) dispatch(now time.Time) {
+	if l.trip != nil {
+		return // run dispatches again
 	}
 	at, ok := l.due(now)
 	if !ok {
@@ -506,10 +507,10 @@ func (l *Limiter) pump(now time.Time) {
 	l.start(now)
 }
 
-// due returns when the next exchange is to be made, if any is.
+// due returns when the next exchange is due, if any.
 func (l *Limiter) due(now time.Time) (time.Time, bool) {
 	if l.away {
-		return l.retryAt, l.waiters.Len() > 0 || len(l.recalls) > 0
+		return l.retryAt, l.waiters.Len() > 0 || len(l.localWaits) > 0
 	}
 	if l.urgent || l.waiters.Len() > 0 && !l.ticket {
 		return now, true
@@ -521,18 +522,18 @@ func (l *Limiter) due(now time.Time) (time.Time, bool) {
 	return at, ok
 }
 
-// wake is what the timer does.
+// wake is called by the timer.
 func (l *Limiter) wake() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pump(time.Now())
+	l.dispatch(time.Now())
 }
 
-// start begins an exchange: what is pending is told, and the first of the queue
-// asks for its turn.
+// start begins an exchange, which reports the pending results and asks for a turn
+// for the first waiter.
 func (l *Limiter) start(now time.Time) {
-	f := &flight{}
-	n := min(len(l.pending), maxAnswers)
+	f := &roundTrip{}
+	n := min(len(l.pending), maxResults)
 	f.request = request{
 		worker:  l.worker,
 		rate:    l.options.PerSecond,
@@ -543,7 +544,7 @@ func (l *Limiter) start(now time.Time) {
 		spent:   l.spent,
 		unseen:  l.unseen,
 		served:  l.served,
-		answers: l.pending[:n:n],
+		results: l.pending[:n:n],
 		now:     now,
 	}
 	if l.away {
@@ -560,9 +561,9 @@ func (l *Limiter) start(now time.Time) {
 			f.request.budget = max(f.request.budget, w.deadline.Sub(now))
 		}
 	}
-	for i, a := range f.request.answers {
-		if a.kind == kindSpent && now.Sub(a.heard) > l.ride {
-			f.request.answers[i].kind = kindPaid // what remained then is no news
+	for i, a := range f.request.results {
+		if a.kind == kindSpent && now.Sub(a.received) > l.piggyback {
+			f.request.results[i].kind = kindPaid // what remained is too old to use
 		}
 	}
 	l.pending = l.pending[n:]
@@ -571,65 +572,65 @@ func (l *Limiter) start(now time.Time) {
 	if len(l.pending) > 0 {
 		l.flushAt = now
 	}
-	l.flying = f
+	l.trip = f
 	l.stats.RoundTrips++
 	l.credit = max(l.credit-1, -maxCredit)
-	f.timer = time.AfterFunc(l.options.MaxDelay, func() { l.giveUp(f) })
+	f.timer = time.AfterFunc(l.options.MaxDelay, func() { l.timeOut(f) })
 	go l.run(f)
 }
 
-// giveUp stops waiting for an exchange.
-func (l *Limiter) giveUp(f *flight) {
+// timeOut stops waiting for an exchange.
+func (l *Limiter) timeOut(f *roundTrip) {
 	l.mu.Lock()
-	if l.flying != f || f.late {
+	if l.trip != f || f.late {
 		l.mu.Unlock()
 		return
 	}
 	f.late = true
-	l.goAway(errSlow, time.Now())
+	l.setAway(errSlow, time.Now())
 	l.mu.Unlock()
-	l.tell()
+	l.notify()
 }
 
 // run makes an exchange.
-func (l *Limiter) run(f *flight) {
+func (l *Limiter) run(f *roundTrip) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.options.MaxDelay)
 	r, err := l.store.exchange(ctx, &f.request)
 	cancel()
 
 	l.mu.Lock()
 	f.timer.Stop()
-	l.flying = nil
+	l.trip = nil
 	now := time.Now()
 	switch {
 	case err != nil:
 		l.restore(f)
 		if !f.late {
-			l.goAway(err, now)
+			l.setAway(err, now)
 		}
 	case f.late:
-		// It works again, if slowly. A grant that came too late is given back.
+		// Redis works, but slowly. A grant that came too late is returned.
 		if r.granted {
-			l.giveBack(r, now)
+			l.returnGrant(r, now)
 		}
 	default:
 		l.apply(f, r, now)
 	}
-	l.pump(now)
+	l.dispatch(now)
 	l.mu.Unlock()
-	l.tell()
+	l.notify()
 }
 
-// restore keeps what an exchange could not tell for the next.
-func (l *Limiter) restore(f *flight) {
-	l.pending = append(f.request.answers, l.pending...)
+// restore keeps the results of a failed exchange for the next one.
+func (l *Limiter) restore(f *roundTrip) {
+	l.pending = append(f.request.results, l.pending...)
 	if n := len(l.pending) - maxPending; n > 0 {
 		l.pending = l.pending[n:]
 	}
 }
 
-// goAway notes that Redis is away, and sends everybody who waits elsewhere.
-func (l *Limiter) goAway(err error, now time.Time) {
+// setAway marks Redis as unavailable and diverts all waiters.
+func (l *Limiter) setAway(err error, now time.Time) {
 	l.cause = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	if !l.away {
 		l.away = true
@@ -640,38 +641,38 @@ func (l *Limiter) goAway(err error, now time.Time) {
 	for e := l.waiters.Front(); e != nil; e = l.waiters.Front() {
 		w := e.Value.(*waiter)
 		l.remove(w, now)
-		l.sendAway(w)
+		l.divert(w)
 	}
-	l.pump(now)
+	l.dispatch(now)
 }
 
-// comeBack notes that Redis is back, and calls back everybody who waits locally.
-func (l *Limiter) comeBack() {
+// setBack marks Redis as available and ends all local waits.
+func (l *Limiter) setBack() {
 	l.away, l.cause = false, nil
 	l.notices = append(l.notices, nil)
-	for w, recall := range l.recalls {
+	for w, recall := range l.localWaits {
 		w.again = true
 		recall()
 	}
-	clear(l.recalls)
+	clear(l.localWaits)
 	if len(l.pending) > 0 {
 		l.urgent = true
 	}
 }
 
-// apply takes in the reply to an exchange.
-func (l *Limiter) apply(f *flight, r reply, now time.Time) {
+// apply handles the reply to an exchange.
+func (l *Limiter) apply(f *roundTrip, r reply, now time.Time) {
 	l.spent = max(l.spent-f.request.spent, 0)
 	l.unseen = 0
 	if l.away {
-		l.comeBack()
+		l.setBack()
 	}
 	if r.epoch != l.epoch {
 		l.unseen += l.inFlight
 		l.epoch, l.inFlight, l.served = r.epoch, 0, 0
 	}
 	l.stats.Workers = r.tickets
-	l.ticket, l.askAt, l.heard = r.ticket, now.Add(r.wait), now
+	l.ticket, l.askAt, l.updated = r.ticket, now.Add(r.wait), now
 	l.ahead, l.high, l.held = r.ahead, r.high, r.held
 	if r.granted {
 		l.served = r.attempt
@@ -692,16 +693,16 @@ func (l *Limiter) apply(f *flight, r reply, now time.Time) {
 	l.review(now)
 }
 
-// grant hands a permit to the first of the queue.
+// grant gives a permit to the first waiter.
 func (l *Limiter) grant(r reply, now time.Time) {
 	first := l.waiters.Front()
-	if first == nil { // they have left
-		l.giveBack(r, now)
+	if first == nil { // all have left
+		l.returnGrant(r, now)
 		return
 	}
 	w := first.Value.(*waiter)
 	if !w.deadline.IsZero() && r.delay > w.deadline.Sub(now) {
-		l.giveBack(r, now)
+		l.returnGrant(r, now)
 		l.resolve(w, now, tooLong(r.delay))
 		return
 	}
@@ -714,22 +715,22 @@ func (l *Limiter) grant(r reply, now time.Time) {
 	close(w.ready)
 }
 
-// giveBack returns a grant that nobody uses.
-func (l *Limiter) giveBack(r reply, now time.Time) {
-	l.tellLater(answer{kind: kindUnspent, attempt: r.attempt, epoch: r.epoch, sent: now}, true, now)
+// returnGrant returns a grant that nobody uses.
+func (l *Limiter) returnGrant(r reply, now time.Time) {
+	l.queueResult(result{kind: kindUnspent, attempt: r.attempt, epoch: r.epoch, sent: now}, true, now)
 }
 
-// tellLater keeps an answer for the next exchange, which is soon.
-func (l *Limiter) tellLater(a answer, urgent bool, now time.Time) {
-	a.heard = now
+// queueResult keeps a result for the next exchange.
+func (l *Limiter) queueResult(a result, urgent bool, now time.Time) {
+	a.received = now
 	l.pending = append(l.pending, a)
 	if n := len(l.pending) - maxPending; n > 0 {
 		l.pending = l.pending[n:]
 	}
-	l.urgent = l.urgent || urgent || len(l.pending) >= maxAnswers
+	l.urgent = l.urgent || urgent || len(l.pending) >= maxResults
 	if l.flushAt.IsZero() {
 		l.flushAt = now.Add(l.deferred)
-		if l.ticket && l.waiters.Len() > 0 && l.askAt.Sub(now) <= l.ride {
+		if l.ticket && l.waiters.Len() > 0 && l.askAt.Sub(now) <= l.piggyback {
 			l.flushAt = l.askAt
 		}
 	}
@@ -743,14 +744,14 @@ type permit struct {
 	ended   bool
 }
 
-// Done implements brellium.Permit. It does not wait for Redis. Calls after the
+// Done implements [brellium.Permit]. It does not wait for Redis. Calls after the
 // first do nothing.
 func (p *permit) Done(a brellium.LimiterResult) {
 	l := p.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.end(p, a)
-	l.pump(time.Now())
+	l.dispatch(time.Now())
 }
 
 func (l *Limiter) end(p *permit, a brellium.LimiterResult) {
@@ -761,65 +762,64 @@ func (l *Limiter) end(p *permit, a brellium.LimiterResult) {
 	if p.reply.epoch == l.epoch {
 		l.inFlight--
 	}
-	told, urgent := describe(a)
-	told.attempt, told.epoch, told.ended = p.reply.attempt, p.reply.epoch, p.reply.ended
+	res, urgent := toResult(a)
+	res.attempt, res.epoch, res.ended = p.reply.attempt, p.reply.epoch, p.reply.ended
 	now := time.Now()
-	if told.sent = p.sent; p.sent.IsZero() {
-		told.sent = now
+	if res.sent = p.sent; p.sent.IsZero() {
+		res.sent = now
 	}
-	l.tellLater(told, urgent || p.reply.probing, now)
+	l.queueResult(res, urgent || p.reply.probing, now)
 }
 
-// describe returns what the record is told of an answer, and whether that
-// cannot wait.
-func describe(a brellium.LimiterResult) (told answer, urgent bool) {
+// toResult returns what is reported of an attempt, and whether that is urgent.
+func toResult(a brellium.LimiterResult) (res result, urgent bool) {
 	if a.RateLimit.Known() {
-		told.remaining, told.limit = a.RateLimit.Remaining, a.RateLimit.Limit
+		res.remaining, res.limit = a.RateLimit.Remaining, a.RateLimit.Limit
 	}
 	switch {
 	case a.Refused:
-		told.kind = kindRefused
-		told.hold = a.RetryAfter
-		if told.hold <= 0 {
-			told.hold = defaultHold
+		res.kind = kindRateLimited
+		res.hold = a.RetryAfter
+		if res.hold <= 0 {
+			res.hold = defaultHold
 		}
-		told.hold = min(told.hold, maxHold) + mathrand.N(holdSpread)
-		return told, true
+		res.hold = min(res.hold, maxHold) + mathrand.N(holdSpread)
+		return res, true
 	case a.Blocked:
-		told.kind = kindBlocked
-		return told, true
+		res.kind = kindBlocked
+		return res, true
 	case a.Spent == brellium.SpentNo:
-		told.kind = kindUnspent
+		res.kind = kindUnspent
 	case a.RateLimit.Known():
-		told.kind = kindSpent
+		res.kind = kindSpent
 	case a.Spent == brellium.SpentYes:
-		told.kind = kindPaid
+		res.kind = kindPaid
 	default:
-		told.kind = kindUnknown
+		res.kind = kindUnknown
 	}
-	return told, false
+	return res, false
 }
 
-// acquireLocal gets a permit of this process's own small share. It fails with
+// acquireLocal acquires a permit from this process's small share. It fails with
 // w.again set when Redis is back.
 func (l *Limiter) acquireLocal(ctx context.Context, w *waiter) (brellium.Permit, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l.mu.Lock()
-	if !l.away { // it was only a moment
+	if !l.away { // Redis is back already
 		w.again = true
 		l.mu.Unlock()
 		return nil, context.Canceled
 	}
-	l.recalls[w] = cancel
-	l.pump(time.Now())
+	l.localWaits[w] = cancel
+	l.dispatch(time.Now())
 	l.mu.Unlock()
 
 	p, err := l.local.Acquire(ctx)
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.recalls, w)
+	delete(l.localWaits, w)
 	if err != nil {
 		return nil, err
 	}
@@ -829,7 +829,7 @@ func (l *Limiter) acquireLocal(ctx context.Context, w *waiter) (brellium.Permit,
 	return &localPermit{limiter: l, permit: p}, nil
 }
 
-// localPermit is an attempt that the record does not know.
+// localPermit is an attempt that the record does not have.
 type localPermit struct {
 	limiter *Limiter
 	permit  brellium.Permit
@@ -849,23 +849,23 @@ func (p *localPermit) Done(a brellium.LimiterResult) {
 	if a.Spent == brellium.SpentNo && l.spent > 0 && l.away {
 		l.spent--
 	}
-	if a.Refused { // it concerns everybody
-		told, _ := describe(a)
+	if a.Refused { // all processes must pause
+		res, _ := toResult(a)
 		now := time.Now()
-		told.sent = now
-		l.tellLater(told, !l.away, now)
-		l.pump(now)
+		res.sent = now
+		l.queueResult(res, !l.away, now)
+		l.dispatch(now)
 	}
 }
 
-// tell hands the notices to the caller's function, in order and without a lock.
-func (l *Limiter) tell() {
+// notify calls Notify with the notices, in order and without holding the lock.
+func (l *Limiter) notify() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.noticing {
+	if l.notifying {
 		return
 	}
-	l.noticing = true
+	l.notifying = true
 	for len(l.notices) > 0 {
 		err := l.notices[0]
 		l.notices = l.notices[1:]
@@ -875,5 +875,5 @@ func (l *Limiter) tell() {
 			l.mu.Lock()
 		}
 	}
-	l.noticing = false
+	l.notifying = false
 }

@@ -26,7 +26,7 @@ import (
 // scaled is a bucket that drains within a second.
 var scaled = LimiterOptions{Burst: 20, PerSecond: 200, LocalBurst: 5, LocalPerSecond: 50, MaxDelay: 5 * time.Second}
 
-// notes collects what Notify is told.
+// notes records the calls of Notify.
 type notes struct {
 	mu  sync.Mutex
 	all []error
@@ -44,8 +44,8 @@ func (n *notes) list() []error {
 	return append([]error(nil), n.all...)
 }
 
-// expect waits for the n-th notice, which comes on a goroutine of its own, and
-// sees to it that there is no further one.
+// expect waits for count notices, which come from another goroutine, and checks
+// that there are no more.
 func (n *notes) expect(t *testing.T, count int) []error {
 	require.Eventually(t, func() bool { return len(n.list()) >= count }, 10*time.Second, time.Millisecond)
 	all := n.list()
@@ -53,8 +53,8 @@ func (n *notes) expect(t *testing.T, count int) []error {
 	return all
 }
 
-// crew is a number of workers of one scaled bucket, in real time: a client, a
-// limiter and a connection to Redis each.
+// crew is a number of workers of one scaled bucket in real time, each with its own
+// client, limiter and Redis connection.
 type crew struct {
 	t        *testing.T
 	emu      *brelliumtest.Emulator
@@ -84,8 +84,8 @@ func (c *crew) call(ctx context.Context, worker int) error {
 	return err
 }
 
-// work makes calls with every worker at once and does something at half time.
-// It returns how many calls each made: they share them as they come.
+// work makes calls with all workers concurrently and calls halfway at half time.
+// It returns how many calls each worker made.
 func (c *crew) work(calls int, halfway func()) []int {
 	queue := make(chan int, calls)
 	for i := range calls {
@@ -115,7 +115,7 @@ func (c *crew) work(calls int, halfway func()) []int {
 	return shares
 }
 
-func (c *crew) refused() (n int) {
+func (c *crew) rateLimited() (n int) {
 	for _, r := range c.emu.Requests(brelliumtest.OpAuditRetrieve) {
 		if r.Status == http.StatusTooManyRequests {
 			n++
@@ -140,11 +140,11 @@ func TestWorkersShareOneBucket(t *testing.T) {
 		begin := time.Now()
 		shares := c.work(300, nil)
 		took := time.Since(begin)
-		assert.Zero(t, c.refused())
+		assert.Zero(t, c.rateLimited())
 		assert.Empty(t, c.notes.list())
 		bound := float64(300-scaled.Burst) / scaled.PerSecond
 		assert.GreaterOrEqual(t, took.Seconds(), 0.95*bound, "no burst beyond the bucket")
-		assert.LessOrEqual(t, took.Seconds(), 20*bound, "the rest is this machine's")
+		assert.LessOrEqual(t, took.Seconds(), 20*bound, "the rest depends on the machine")
 		s := c.stats()
 		assert.EqualValues(t, 300, s.Granted)
 		assert.Zero(t, s.Local)
@@ -157,7 +157,7 @@ func TestWorkersShareOneBucket(t *testing.T) {
 				require.NoError(t, err)
 				scripts += n
 			}
-			assert.LessOrEqual(t, scripts, s.RoundTrips+2*4, "as Redis counts them, with the first of a script")
+			assert.LessOrEqual(t, scripts, s.RoundTrips+2*4, "as Redis counts them, including the load of the script")
 			assert.Positive(t, scripts)
 		}
 		total, squares := 0.0, 0.0
@@ -171,8 +171,8 @@ func TestWorkersShareOneBucket(t *testing.T) {
 }
 
 // disturb runs a crew while something happens to Redis, and checks that no call
-// is lost and that the bucket is hardly overdrawn.
-func disturb(t *testing.T, refusals int, halfway func(b backend)) {
+// fails and that there are few 429s.
+func disturb(t *testing.T, rateLimits int, halfway func(b backend)) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		options := scaled
 		options.MaxDelay = 100 * time.Millisecond
@@ -181,8 +181,8 @@ func disturb(t *testing.T, refusals int, halfway func(b backend)) {
 		c.work(200, func() { halfway(b) })
 		took := time.Since(begin)
 		s := c.stats()
-		t.Logf("%d refusals, %d of %d attempts local, %.1f s", c.refused(), s.Local, s.Local+s.Granted, took.Seconds())
-		assert.LessOrEqual(t, c.refused(), refusals)
+		t.Logf("%d 429s, %d of %d attempts local, %.1f s", c.rateLimited(), s.Local, s.Local+s.Granted, took.Seconds())
+		assert.LessOrEqual(t, c.rateLimited(), rateLimits)
 		assert.GreaterOrEqual(t, took.Seconds(), 0.95*float64(200-scaled.Burst)/scaled.PerSecond)
 		assert.Eventually(t, func() bool {
 			for i := range c.clients {
@@ -194,11 +194,11 @@ func disturb(t *testing.T, refusals int, halfway func(b backend)) {
 				}
 			}
 			return true
-		}, 10*time.Second, 10*time.Millisecond, "everybody is back")
+		}, 10*time.Second, 10*time.Millisecond, "all are back")
 	})
 }
 
-func TestNoCallIsLostWhenRedisLosesItsData(t *testing.T) {
+func TestNoCallFailsWhenRedisLosesItsData(t *testing.T) {
 	disturb(t, 4, func(b backend) {
 		rdb := redis.NewClient(&redis.Options{Addr: b.addr()})
 		defer func() { _ = rdb.Close() }()
@@ -206,7 +206,7 @@ func TestNoCallIsLostWhenRedisLosesItsData(t *testing.T) {
 	})
 }
 
-func TestNoCallIsLostWhenRedisIsKilled(t *testing.T) {
+func TestNoCallFailsWhenRedisIsKilled(t *testing.T) {
 	disturb(t, 6, func(b backend) {
 		b.kill()
 		go func() {
@@ -216,7 +216,7 @@ func TestNoCallIsLostWhenRedisIsKilled(t *testing.T) {
 	})
 }
 
-func TestNoCallIsLostWhenRedisIsPaused(t *testing.T) {
+func TestNoCallFailsWhenRedisIsPaused(t *testing.T) {
 	disturb(t, 6, func(b backend) {
 		b.pause()
 		go func() {
@@ -227,7 +227,7 @@ func TestNoCallIsLostWhenRedisIsPaused(t *testing.T) {
 }
 
 // sourcegraph/sourcegraph-public-snapshot#56548, rmorlok/authproxy#221
-func TestRedisAwayMeansALocalShareAndOneNotice(t *testing.T) {
+func TestUnavailableRedisMeansALocalShareAndOneNotice(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		options := scaled
 		options.LocalBurst, options.LocalPerSecond, options.MaxDelay = 3, 50, time.Second
@@ -268,7 +268,7 @@ func TestRedisAwayMeansALocalShareAndOneNotice(t *testing.T) {
 		before := l.Stats()
 		twenty()
 		require.EqualValues(t, before.Granted+20, l.Stats().Granted, "the shared bucket again")
-		require.Zero(t, c.refused())
+		require.Zero(t, c.rateLimited())
 	})
 }
 
@@ -294,7 +294,7 @@ func TestHangingRedisDelaysNoCallPastItsContext(t *testing.T) {
 	})
 }
 
-// A client that does not heed contexts hangs on a paused Redis for seconds.
+// A client that ignores contexts blocks on a paused Redis for seconds.
 func TestClientThatIgnoresContextsIsNotWaitedFor(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		rdb := redis.NewClient(&redis.Options{Addr: b.addr(), ReadTimeout: time.Minute})
@@ -314,13 +314,13 @@ func TestClientThatIgnoresContextsIsNotWaitedFor(t *testing.T) {
 		require.True(t, l.Stats().Away)
 		trips := l.Stats().RoundTrips
 		take(t, l)
-		require.Equal(t, trips, l.Stats().RoundTrips, "one exchange hangs, and no more are begun")
+		require.Equal(t, trips, l.Stats().RoundTrips, "one exchange hangs, and no other is started")
 		b.resume()
 		require.Eventually(t, func() bool { take(t, l); return !l.Stats().Away }, 10*time.Second, 10*time.Millisecond)
 	})
 }
 
-// take acquires a permit and says that all is well.
+// take acquires a permit and ends it as allowed.
 func take(t testing.TB, l *Limiter) {
 	p, err := l.Acquire(context.Background())
 	require.NoError(t, err)
@@ -355,7 +355,7 @@ func TestFailClosed(t *testing.T) {
 func TestCluster(t *testing.T) {
 	path := realRedis(t)
 	if path == "" {
-		t.Log("there is no redis-server; the names of the keys are checked without one")
+		t.Log("no redis-server: only the names of the keys are checked")
 		s := newRedisStore(nil, "b")
 		for _, key := range s.keys {
 			require.Contains(t, key, ":{b}:")
@@ -388,7 +388,7 @@ func TestCluster(t *testing.T) {
 	require.Equal(t, "value", token.Reveal())
 }
 
-func TestRecordOfAnotherKindCountsAsAway(t *testing.T) {
+func TestRecordOfAnotherTypeCountsAsUnavailable(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		c := newCrew(t, b, 1, scaled)
 		require.NoError(t, b.client(t).Set(context.Background(), newRedisStore(nil, defaultBucket).keys[0], "text", 0).Err())
@@ -397,7 +397,7 @@ func TestRecordOfAnotherKindCountsAsAway(t *testing.T) {
 	})
 }
 
-func TestLimiterOptionsAreChecked(t *testing.T) {
+func TestOptionsAreValidated(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{})
 	defer func() { _ = rdb.Close() }()
 	var none *redis.Client
@@ -435,13 +435,13 @@ func inBubble(t *testing.T, options LimiterOptions, test func(t *testing.T, l *L
 	})
 }
 
-// settle lets time pass, and everything that happens at its end.
+// settle lets time pass and then waits until all goroutines are blocked.
 func settle(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// drained leaves nothing in the bucket but the reserve.
+// drained leaves only the reserve in the bucket.
 func drained(t *testing.T, l *Limiter) {
 	p, err := l.Acquire(context.Background())
 	require.NoError(t, err)
@@ -449,7 +449,7 @@ func drained(t *testing.T, l *Limiter) {
 	settle(time.Millisecond)
 }
 
-func TestWaitThatTheDeadlineCannotCoverFailsAtOnceAndTakesNothing(t *testing.T) {
+func TestWaitBeyondTheDeadlineFailsAtOnceAndTakesNothing(t *testing.T) {
 	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, m *model) {
 		p, err := l.Acquire(context.Background())
 		require.NoError(t, err)
@@ -508,7 +508,7 @@ func TestWaitThatBecomesTooLongFailsThen(t *testing.T) {
 	})
 }
 
-func TestLeavingTheQueueGivesUpTheTicket(t *testing.T) {
+func TestLeavingTheQueueReturnsTheTicket(t *testing.T) {
 	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, m *model) {
 		drained(t, l)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -527,7 +527,7 @@ func TestLeavingTheQueueGivesUpTheTicket(t *testing.T) {
 	})
 }
 
-func TestGrantThatNobodyWaitsForIsGivenBack(t *testing.T) {
+func TestGrantWithoutAWaiterIsReturned(t *testing.T) {
 	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, m *model) {
 		take(t, l)
 		settle(time.Second)
@@ -568,7 +568,7 @@ func TestCallsOfAProcessAreServedInOrder(t *testing.T) {
 	})
 }
 
-func TestRefusedCallsGoInFront(t *testing.T) {
+func TestRateLimitedCallsGoFirst(t *testing.T) {
 	l, err := newLimiter(LimiterOptions{})
 	require.NoError(t, err)
 	for _, c := range []struct {
@@ -585,7 +585,7 @@ func TestRefusedCallsGoInFront(t *testing.T) {
 	require.Equal(t, []uint64{7, 8, 9, 4, 5, 6, 10}, got)
 }
 
-func TestRefusedCallIsRepeatedFirst(t *testing.T) {
+func TestRateLimitedCallIsRetriedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithRateLimitLevel(3))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.OK(), brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "2"))
@@ -608,22 +608,22 @@ func TestRefusedCallIsRepeatedFirst(t *testing.T) {
 		}
 		wg.Wait()
 		var order []string
-		refused := -1
+		limited := -1
 		for i, r := range emu.Requests(brelliumtest.OpAuditRetrieve) {
 			order = append(order, r.Path)
 			if r.Status == http.StatusTooManyRequests {
-				refused = i
+				limited = i
 			}
 		}
 		require.Len(t, order, len(ids)+1)
-		require.GreaterOrEqual(t, refused, 0)
-		// It is back up to half a second after the hold, which lets some ten of
-		// the others go; then it goes first.
-		require.Contains(t, order[refused+1:refused+17], order[refused], "it did not queue again")
+		require.GreaterOrEqual(t, limited, 0)
+		// It is retried up to half a second after the pause, in which about ten of
+		// the others are sent. Then it goes first.
+		require.Contains(t, order[limited+1:limited+17], order[limited], "it did not queue again")
 	})
 }
 
-func TestCallsThatWaitLocallyComeBackWithRedis(t *testing.T) {
+func TestLocalWaitsEndWhenRedisIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n notes
 		l, err := newLimiter(LimiterOptions{LocalBurst: 1, LocalPerSecond: 0.01, Notify: n.add})
@@ -653,12 +653,12 @@ func TestCallsThatWaitLocallyComeBackWithRedis(t *testing.T) {
 	})
 }
 
-func TestAnswerThatComesLateIsUsed(t *testing.T) {
+func TestLateReplyIsUsed(t *testing.T) {
 	inBubble(t, LimiterOptions{LocalBurst: 1, LocalPerSecond: 0.01}, func(t *testing.T, l *Limiter, m *model) {
 		take(t, l)
 		settle(time.Second)
 		m.mu.Lock()
-		m.latency = 20 * time.Second // as a Redis client that does not heed contexts
+		m.latency = 20 * time.Second // as with a Redis client that ignores contexts
 		m.mu.Unlock()
 		done := make(chan struct{})
 		for range 3 {
@@ -676,12 +676,12 @@ func TestAnswerThatComesLateIsUsed(t *testing.T) {
 		require.False(t, l.Stats().Away)
 		settle(time.Second)
 		for _, u := range m.attempts {
-			require.NotEqual(t, 2.0, u.attempt, "the grant that came too late was given back")
+			require.NotEqual(t, 2.0, u.attempt, "the grant that came too late was returned")
 		}
 	})
 }
 
-func TestPermitIsEndedOnce(t *testing.T) {
+func TestDoneTwiceCountsOnce(t *testing.T) {
 	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, m *model) {
 		p, err := l.Acquire(context.Background())
 		require.NoError(t, err)
@@ -694,22 +694,22 @@ func TestPermitIsEndedOnce(t *testing.T) {
 	})
 }
 
-func TestEveryKindOfAnswerIsTold(t *testing.T) {
+func TestEveryKindOfResultIsReported(t *testing.T) {
 	known := brellium.RateLimit{Limit: 100, Remaining: 50, ObservedAt: time.Now()}
 	for want, a := range map[kind]brellium.LimiterResult{
-		kindSpent:   {Spent: brellium.SpentYes, RateLimit: known},
-		kindPaid:    {Spent: brellium.SpentYes},
-		kindUnspent: {Spent: brellium.SpentNo, RateLimit: known},
-		kindRefused: {Spent: brellium.SpentNo, Refused: true, RateLimit: known},
-		kindBlocked: {Blocked: true},
-		kindUnknown: {},
+		kindSpent:       {Spent: brellium.SpentYes, RateLimit: known},
+		kindPaid:        {Spent: brellium.SpentYes},
+		kindUnspent:     {Spent: brellium.SpentNo, RateLimit: known},
+		kindRateLimited: {Spent: brellium.SpentNo, Refused: true, RateLimit: known},
+		kindBlocked:     {Blocked: true},
+		kindUnknown:     {},
 	} {
-		told, urgent := describe(a)
-		require.Equal(t, want, told.kind)
-		require.Equal(t, want == kindRefused || want == kindBlocked, urgent)
+		res, urgent := toResult(a)
+		require.Equal(t, want, res.kind)
+		require.Equal(t, want == kindRateLimited || want == kindBlocked, urgent)
 	}
-	told, _ := describe(brellium.LimiterResult{Refused: true, RetryAfter: 1 << 62})
-	require.LessOrEqual(t, told.hold, maxHold+holdSpread)
-	told, _ = describe(brellium.LimiterResult{Refused: true})
-	require.GreaterOrEqual(t, told.hold, time.Second)
+	res, _ := toResult(brellium.LimiterResult{Refused: true, RetryAfter: 1 << 62})
+	require.LessOrEqual(t, res.hold, maxHold+holdSpread)
+	res, _ = toResult(brellium.LimiterResult{Refused: true})
+	require.GreaterOrEqual(t, res.hold, time.Second)
 }

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// model is the twin of exchange.lua in Go: the same state, the same step. It
-// serves where time is virtual, and TestScriptAgreesWithModel holds the two to
-// the same answers. Its times are microseconds, as the script's.
+// model is exchange.lua in Go, for tests in virtual time: the same state, the same
+// step, times in microseconds. TestScriptAgreesWithModel compares the two.
 type model struct {
 	mu      sync.Mutex
 	latency time.Duration // of one exchange, half of it each way
@@ -22,7 +21,7 @@ type model struct {
 	probes, probe, from, mark, debt                                       float64
 	newest, newestAt, newestLeft, unspent, trend, grants, learned, looked float64
 	tickets                                                               []ticket
-	attempts                                                              []underWay
+	attempts                                                              []inFlight
 	exchanges                                                             int
 }
 
@@ -32,7 +31,7 @@ type ticket struct {
 	lease  float64
 }
 
-type underWay struct{ attempt, sent float64 }
+type inFlight struct{ attempt, sent float64 }
 
 const (
 	modelSecond = 1e6
@@ -85,22 +84,22 @@ func (m *model) step(now float64, q *request) reply {
 	passed := (now - m.at) / modelSecond
 	m.at = now
 
-	flying := len(m.attempts)
-	m.attempts = slices.DeleteFunc(m.attempts, func(u underWay) bool { return u.sent <= now-30*modelSecond })
-	lost := float64(flying - len(m.attempts))
+	before := len(m.attempts)
+	m.attempts = slices.DeleteFunc(m.attempts, func(u inFlight) bool { return u.sent <= now-30*modelSecond })
+	lost := float64(before - len(m.attempts))
 	m.high += lost
 	m.ended += lost
 	m.tickets = slices.DeleteFunc(m.tickets, func(t ticket) bool { return t.lease <= now })
 
 	bound := func() {
 		m.high = min(m.high, m.limit)
-		onTheWay := 0.0
+		notArrived := 0.0
 		for _, u := range m.attempts {
 			if u.sent > now-10*modelSecond {
-				onTheWay++
+				notArrived++
 			}
 		}
-		m.low = min(m.low, m.limit-onTheWay, m.high)
+		m.low = min(m.low, m.limit-notArrived, m.high)
 	}
 	m.low += float64(passed * (rate - m.others))
 	m.high += float64(passed * rate)
@@ -114,7 +113,7 @@ func (m *model) step(now float64, q *request) reply {
 	}
 	bound()
 
-	for _, a := range q.answers {
+	for _, a := range q.results {
 		m.apply(now, rate, look, a, float64(max(q.now.Sub(a.sent), 0).Microseconds())/modelSecond)
 		bound()
 	}
@@ -164,7 +163,7 @@ func (m *model) step(now float64, q *request) reply {
 			delay = math.Ceil(delay)
 			served = m.grants
 			r.delay = micros(int64(delay))
-			m.attempts = append(m.attempts, underWay{m.grants, now + delay})
+			m.attempts = append(m.attempts, inFlight{m.grants, now + delay})
 			m.low--
 			m.high--
 			bound()
@@ -206,13 +205,13 @@ func (m *model) step(now float64, q *request) reply {
 	return r
 }
 
-func (m *model) apply(now, rate float64, look func() float64, a answer, age float64) {
+func (m *model) apply(now, rate float64, look func() float64, a result, age float64) {
 	attempt := float64(a.attempt)
 	same := float64(a.epoch) == m.epoch
 	learn := func() { m.known, m.debt, m.learned, m.looked = true, 0, m.grants, now+look() }
 	found := false
 	if same {
-		if i := slices.IndexFunc(m.attempts, func(u underWay) bool { return u.attempt == attempt }); i >= 0 {
+		if i := slices.IndexFunc(m.attempts, func(u inFlight) bool { return u.attempt == attempt }); i >= 0 {
 			found = true
 			m.attempts = slices.Delete(m.attempts, i, i+1)
 			if !m.known {
@@ -224,7 +223,7 @@ func (m *model) apply(now, rate float64, look func() float64, a answer, age floa
 		m.limit = min(float64(a.limit), 1e6)
 	}
 	switch a.kind {
-	case kindRefused:
+	case kindRateLimited:
 		if found {
 			m.unspent++
 			m.low++
@@ -289,8 +288,8 @@ func (m *model) apply(now, rate float64, look func() float64, a answer, age floa
 	}
 }
 
-// place returns how many tickets are before the worker's, which it draws where
-// there is none.
+// place returns how many tickets are before the worker's. It adds one if there is
+// none.
 func (m *model) place(worker string, front bool) float64 {
 	find := func(t ticket) bool { return t.worker == worker }
 	i := slices.IndexFunc(m.tickets, find)
@@ -310,14 +309,14 @@ func (m *model) drop(worker string) {
 	m.tickets = slices.DeleteFunc(m.tickets, func(t ticket) bool { return t.worker == worker })
 }
 
-// lose forgets everything, as a server that is started anew.
+// lose deletes everything, like a restart of the server.
 func (m *model) lose() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.epoch, m.limit, m.tickets, m.attempts = 0, 0, nil, nil
 }
 
-// breaking is a store that fails while it is told to.
+// breaking is a store that fails while err is set.
 type breaking struct {
 	*model
 	mu  sync.Mutex

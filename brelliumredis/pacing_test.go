@@ -19,28 +19,28 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// fleet is a number of workers, each with a client and a limiter of its own,
-// that read one audit each call.
+// fleet is a number of workers, each with its own client and limiter, whose calls
+// retrieve one audit.
 type fleet struct {
 	workers, calls, concurrency int
 	level                       float64
 	seed                        uint64
 	median, p99                 time.Duration
 	toStore                     time.Duration // round trip to the store
-	stranger                    float64       // requests a second of somebody else
-	limit                       int           // of the server, where it is not the documented one
+	other                       float64       // requests a second of another client
+	limit                       int           // of the server, if not the documented one
 	rate                        float64
 	outage                      time.Duration // of the store, after 20 s
-	keeps                       bool          // the store has kept the record meanwhile
+	keeps                       bool          // the store keeps the record during the outage
 }
 
-// outcome is what a fleet came to.
+// outcome is the result of a fleet's run.
 type outcome struct {
-	failed, refused, exchanges int
-	calls, permits, local      int
-	ratio                      float64 // time taken over the lower bound
-	fairness                   float64 // Jain's index over windows of 30 s, all workers active
-	stranger, strangerRefused  int
+	failed, rateLimited, exchanges int
+	calls, permits, local          int
+	ratio                          float64 // time taken over the lower bound
+	fairness                       float64 // Jain's index over windows of 30 s, all workers active
+	other, otherRateLimited        int
 }
 
 func lognormal(median, p99 time.Duration) func(*rand.Rand) time.Duration {
@@ -50,7 +50,7 @@ func lognormal(median, p99 time.Duration) func(*rand.Rand) time.Duration {
 	}
 }
 
-// run lets the fleet work in virtual time.
+// run makes the fleet's calls in virtual time.
 func (f fleet) run(t *testing.T) (o outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithSeed(f.seed), brelliumtest.WithRateLimitLevel(f.level),
@@ -74,19 +74,19 @@ func (f fleet) run(t *testing.T) (o outcome) {
 			emu.SetRateLimit(f.limit, f.rate)
 		}
 		stop := make(chan struct{})
-		var strangers sync.WaitGroup
-		if f.stranger > 0 {
-			strangers.Go(func() {
+		var others sync.WaitGroup
+		if f.other > 0 {
+			others.Go(func() {
 				r := rand.New(rand.NewPCG(f.seed, 3))
 				for {
 					select {
-					case <-time.After(time.Duration(r.ExpFloat64() / f.stranger * float64(time.Second))):
+					case <-time.After(time.Duration(r.ExpFloat64() / f.other * float64(time.Second))):
 					case <-stop:
 						return
 					}
-					o.stranger++
+					o.other++
 					if !emu.Spend() {
-						o.strangerRefused++
+						o.otherRateLimited++
 					}
 				}
 			})
@@ -121,14 +121,14 @@ func (f fleet) run(t *testing.T) (o outcome) {
 		}
 		wg.Wait()
 		close(stop)
-		strangers.Wait()
+		others.Wait()
 		took := time.Since(begin)
 		for _, r := range emu.Requests(brelliumtest.OpAuditRetrieve) {
 			if r.Status == http.StatusTooManyRequests {
-				o.refused++
+				o.rateLimited++
 			}
 		}
-		time.Sleep(time.Second) // for the last answers to be told
+		time.Sleep(time.Second) // for the last results to be reported
 		synctest.Wait()
 		o.exchanges = shared.exchanges
 		o.calls = f.calls / f.workers * f.workers
@@ -175,9 +175,8 @@ func jain(done [][]time.Duration) float64 {
 	return sum / windows
 }
 
-// Row 15 of the figures to reach, at full scale: the real client against the
-// emulator.
-func TestFleetKeepsTheLimitWithoutRefusalAndSharesEqually(t *testing.T) {
+// The real client against the emulator at full scale.
+func TestFleetKeepsTheLimitWithoutRateLimitsAndSharesEqually(t *testing.T) {
 	for _, workers := range []int{5, 20, 50} {
 		for _, level := range []float64{100, 0} {
 			t.Run(fmt.Sprintf("%d workers, %v tokens", workers, level), func(t *testing.T) {
@@ -187,14 +186,14 @@ func TestFleetKeepsTheLimitWithoutRefusalAndSharesEqually(t *testing.T) {
 					o.log(t)
 					assert.Zero(t, o.failed)
 					if level > 0 {
-						assert.Zero(t, o.refused)
+						assert.Zero(t, o.rateLimited)
 						assert.LessOrEqual(t, o.ratio, 1.01)
 					} else {
-						assert.LessOrEqual(t, o.refused, 2, "the first probes")
+						assert.LessOrEqual(t, o.rateLimited, 2, "the first probes")
 						assert.LessOrEqual(t, o.ratio, 1.02)
 					}
 					assert.GreaterOrEqual(t, o.fairness, 0.98)
-					// Two for each attempt, and some looks until it is known what there is.
+					// Two for each attempt, and some until the bucket is known.
 					assert.LessOrEqual(t, o.exchanges, 2*(o.permits+workers))
 				}
 			})
@@ -210,67 +209,67 @@ var (
 )
 
 func (o outcome) log(t *testing.T) {
-	t.Logf("T/LB %.4f, %d refusals, Jain %.4f, %.2f round trips a call; of %d requests of the stranger %d refused",
-		o.ratio, o.refused, o.fairness, float64(o.exchanges)/float64(o.calls), o.stranger, o.strangerRefused)
+	t.Logf("T/LB %.4f, %d 429s, Jain %.4f, %.2f round trips a call; of %d requests of the other client %d rate limited",
+		o.ratio, o.rateLimited, o.fairness, float64(o.exchanges)/float64(o.calls), o.other, o.otherRateLimited)
 }
 
-func TestLongRoundTripsCauseNoRefusal(t *testing.T) {
+func TestLongRoundTripsCauseNoRateLimit(t *testing.T) {
 	for _, workers := range []int{1, 5} {
 		f := far
 		f.workers = workers
 		o := f.run(t)
 		o.log(t)
 		assert.Zero(t, o.failed)
-		assert.Zero(t, o.refused)
-		assert.LessOrEqual(t, o.ratio, 1.02, "the first answer is waited for, and the last")
+		assert.Zero(t, o.rateLimited)
+		assert.LessOrEqual(t, o.ratio, 1.02, "it waits for the first response and for the last")
 		assert.LessOrEqual(t, o.exchanges, 2*o.permits)
 	}
 }
 
-func TestStrangerIsSeenAndGivenWayTo(t *testing.T) {
+func TestLimiterBacksOffForAnotherClient(t *testing.T) {
 	for _, workers := range []int{5, 20} {
 		f := near
-		f.workers, f.stranger, f.seed = workers, 2, 1
+		f.workers, f.other, f.seed = workers, 2, 1
 		o := f.run(t)
 		o.log(t)
 		assert.Zero(t, o.failed)
-		assert.LessOrEqual(t, o.refused, 10, "1 %%")
-		assert.LessOrEqual(t, float64(o.strangerRefused), 0.02*float64(o.stranger))
+		assert.LessOrEqual(t, o.rateLimited, 10, "1 %%")
+		assert.LessOrEqual(t, float64(o.otherRateLimited), 0.02*float64(o.other))
 		assert.LessOrEqual(t, o.ratio*(5-2)/5, 1.05)
 		assert.GreaterOrEqual(t, o.fairness, 0.9)
 	}
 }
 
-func TestNoCallIsLostBesideAStrangerWhoTakesNearlyAll(t *testing.T) {
+func TestNoCallFailsNextToAClientThatTakesNearlyAll(t *testing.T) {
 	f := near
-	f.calls, f.stranger = 300, 4.5
+	f.calls, f.other = 300, 4.5
 	o := f.run(t)
 	o.log(t)
 	assert.Zero(t, o.failed)
 }
 
-func TestLimitIsFollowedWhereItIsNotTheDocumentedOne(t *testing.T) {
+func TestUndocumentedLimitIsFollowed(t *testing.T) {
 	half, double := near, near
 	half.limit, half.rate, half.level = 50, 2.5, 50
 	o := half.run(t)
 	o.log(t)
 	assert.Zero(t, o.failed)
-	assert.LessOrEqual(t, o.refused, 8)
+	assert.LessOrEqual(t, o.rateLimited, 8)
 	assert.LessOrEqual(t, o.ratio/2, 1.1)
 
 	double.limit, double.rate = 200, 10
 	o = double.run(t)
 	o.log(t)
 	assert.Zero(t, o.failed)
-	assert.Zero(t, o.refused)
+	assert.Zero(t, o.rateLimited)
 	assert.LessOrEqual(t, o.ratio*2, 1.03)
 }
 
-func TestNoCallIsLostWhileTheStoreIsAway(t *testing.T) {
+func TestNoCallFailsWhileTheStoreIsUnavailable(t *testing.T) {
 	for _, c := range []struct {
-		workers, refused int
-		outage           time.Duration
-		keeps            bool
+		workers, rateLimited int
+		outage               time.Duration
+		keeps                bool
 	}{{5, 5, 4 * time.Second, true}, {5, 5, time.Minute, false}, {20, 20, time.Minute, true}} {
 		f := near
 		f.workers, f.outage, f.keeps = c.workers, c.outage, c.keeps
@@ -279,7 +278,7 @@ func TestNoCallIsLostWhileTheStoreIsAway(t *testing.T) {
 		t.Logf("%d attempts of %d local", o.local, o.local+o.permits)
 		assert.Zero(t, o.failed)
 		assert.Positive(t, o.local)
-		assert.LessOrEqual(t, o.refused, c.refused)
+		assert.LessOrEqual(t, o.rateLimited, c.rateLimited)
 		assert.LessOrEqual(t, o.ratio, 1.2, "calls go on")
 	}
 }

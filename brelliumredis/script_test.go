@@ -23,7 +23,7 @@ func timed(t testing.TB) *redis.Script {
 	return redis.NewScript(strings.Replace(exchangeSource, clock, "local now = tonumber(ARGV[#ARGV])\n", 1))
 }
 
-// timedStore is a redisStore under a clock of the test's own.
+// timedStore is a redisStore with a clock that the test sets.
 type timedStore struct {
 	redisStore
 	now int64
@@ -43,7 +43,7 @@ func (s *timedStore) exchange(ctx context.Context, q *request) (reply, error) {
 	return parseReply(values)
 }
 
-// dump returns what Redis holds, in a form that dump of the model has too.
+// dump returns the data in Redis in the same form as model.dump.
 func (s *timedStore) dump(t testing.TB) string {
 	ctx := context.Background()
 	pipe := s.rdb.Pipeline()
@@ -103,8 +103,8 @@ func (m *model) dump() string {
 	return b.String()
 }
 
-// history draws exchanges of some workers with one record: mostly what workers
-// would say, and now and then what they would not.
+// history draws random exchanges of some workers with one record, most of them
+// realistic.
 type history struct {
 	rand   *rand.Rand
 	now    int64
@@ -155,8 +155,8 @@ func (h *history) next() *request {
 			h.grants = append(h.grants[:i], h.grants[i+1:]...)
 			h.sent = append(h.sent[:i], h.sent[i+1:]...)
 		}
-		kinds := []kind{kindSpent, kindSpent, kindSpent, kindSpent, kindPaid, kindUnspent, kindUnknown, kindRefused, kindBlocked}
-		q.answers = append(q.answers, answer{
+		kinds := []kind{kindSpent, kindSpent, kindSpent, kindSpent, kindPaid, kindUnspent, kindUnknown, kindRateLimited, kindBlocked}
+		q.results = append(q.results, result{
 			kind: kinds[r.IntN(len(kinds))], attempt: g.attempt, epoch: g.epoch, ended: g.ended,
 			sent: time.UnixMicro(sent), remaining: r.IntN(101), limit: []int{0, 100, 100, 100, 50}[r.IntN(5)],
 			hold: time.Duration(r.Int64N(5_000_000)) * time.Microsecond,
@@ -172,7 +172,7 @@ func (h *history) took(r reply) {
 	}
 }
 
-// The tests in virtual time stand on the model, so it has to be the script.
+// The tests in virtual time rely on the model.
 func TestScriptAgreesWithModel(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		rdb := b.client(t)
@@ -201,7 +201,7 @@ func TestScriptAgreesWithModel(t *testing.T) {
 	})
 }
 
-// asker asks one store as one worker after the other.
+// asker makes exchanges with one store as different workers.
 type asker struct {
 	t testing.TB
 	s *timedStore
@@ -219,17 +219,17 @@ func (a asker) ask(worker string, change ...func(*request)) reply {
 
 func quiet(q *request) { q.ask = false }
 
-// answered says that an attempt was allowed, and what remained.
-func answered(r reply, remaining, limit int) func(*request) {
+// spent reports that an attempt was allowed, and what remained.
+func spent(r reply, remaining, limit int) func(*request) {
 	return func(q *request) {
-		q.answers = append(q.answers, answer{kind: kindSpent, attempt: r.attempt, epoch: r.epoch, ended: r.ended,
+		q.results = append(q.results, result{kind: kindSpent, attempt: r.attempt, epoch: r.epoch, ended: r.ended,
 			sent: q.now.Add(-100 * time.Millisecond), remaining: remaining, limit: limit})
 	}
 }
 
 func (a asker) pass(d time.Duration) { a.s.now += d.Microseconds() }
 
-// drain asks until nothing is granted, and returns how many were.
+// drain asks until nothing is granted, and returns the number of grants.
 func (a asker) drain(worker string) (n int) {
 	for a.ask(worker).granted {
 		n++
@@ -259,7 +259,7 @@ func TestLateMessageDoesNotMoveTheClockBack(t *testing.T) {
 		begin := a.s.now
 		first := a.ask("one")
 		a.pass(time.Second) // T=1
-		a.ask("one", quiet, answered(first, 4, 5))
+		a.ask("one", quiet, spent(first, 4, 5))
 		a.s.now = begin + 11e6
 		granted := a.drain("one")
 		require.Positive(t, granted)
@@ -277,16 +277,16 @@ func TestLateMessageDoesNotMoveTheClockBack(t *testing.T) {
 	})
 }
 
-func TestClockThatWasSetBackStartsTheRecordAnew(t *testing.T) {
+func TestClockThatWasSetBackRestartsTheRecord(t *testing.T) {
 	eachAsker(t, func(t *testing.T, a asker) {
 		first := a.ask("one")
-		a.ask("one", quiet, answered(first, 99, 100), func(q *request) {
-			q.answers = append(q.answers, answer{kind: kindRefused, hold: time.Minute, sent: q.now})
+		a.ask("one", quiet, spent(first, 99, 100), func(q *request) {
+			q.results = append(q.results, result{kind: kindRateLimited, hold: time.Minute, sent: q.now})
 		})
 		a.pass(-3 * time.Hour)
 		r := a.ask("one")
 		require.False(t, r.granted)
-		require.Equal(t, time.Minute, r.held, "what was asked to be waited for is waited for")
+		require.Equal(t, time.Minute, r.held, "the pause is kept")
 		require.NotEqual(t, first.epoch, r.epoch)
 		a.pass(time.Minute)
 		require.True(t, a.ask("one").probing)
@@ -309,13 +309,13 @@ func TestUnknownBucketIsProbed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachAsker(t, func(t *testing.T, a asker) {
 				first := a.ask("one")
-				a.ask("one", quiet, answered(first, 99, 100))
+				a.ask("one", quiet, spent(first, 99, 100))
 				require.Greater(t, a.drain("one"), 90)
 				for _, key := range a.s.keys[:1] {
 					require.Positive(t, a.s.rdb.PTTL(context.Background(), key).Val(), "every key expires")
 				}
 				lose(a)
-				under := a.s.rdb.ZCard(context.Background(), a.s.keys[3]).Val()
+				inFlight := a.s.rdb.ZCard(context.Background(), a.s.keys[3]).Val()
 				require.Equal(t, 1, a.drain("one"), "no full bucket")
 				a.pass(250 * time.Millisecond)
 				require.Equal(t, 1, a.drain("two"))
@@ -323,20 +323,20 @@ func TestUnknownBucketIsProbed(t *testing.T) {
 					a.pass(250 * time.Millisecond)
 					a.drain("three")
 				}
-				require.LessOrEqual(t, a.s.rdb.ZCard(context.Background(), a.s.keys[3]).Val(), under+8)
-				require.Zero(t, a.drain("four"), "eight at most are under way")
+				require.LessOrEqual(t, a.s.rdb.ZCard(context.Background(), a.s.keys[3]).Val(), inFlight+8)
+				require.Zero(t, a.drain("four"), "at most eight are in flight")
 			})
 		})
 	}
 }
 
-func TestRefusalHoldsEverybodyBack(t *testing.T) {
+func TestRateLimitPausesAllWorkers(t *testing.T) {
 	eachAsker(t, func(t *testing.T, a asker) {
 		first := a.ask("one")
-		a.ask("one", quiet, answered(first, 99, 100))
+		a.ask("one", quiet, spent(first, 99, 100))
 		second := a.ask("one")
 		a.ask("one", quiet, func(q *request) {
-			q.answers = []answer{{kind: kindRefused, attempt: second.attempt, epoch: second.epoch, sent: q.now, hold: 3 * time.Second}}
+			q.results = []result{{kind: kindRateLimited, attempt: second.attempt, epoch: second.epoch, sent: q.now, hold: 3 * time.Second}}
 		})
 		r := a.ask("two")
 		require.False(t, r.granted)
@@ -350,14 +350,14 @@ func TestRefusalHoldsEverybodyBack(t *testing.T) {
 			}
 			a.pass(r.wait)
 		}
-		require.Fail(t, "the hold does not end")
+		require.Fail(t, "the pause does not end")
 	})
 }
 
-// known makes the record know that nothing but the reserve is left.
+// empty reports that only the reserve is left.
 func (a asker) empty() {
 	first := a.ask("first")
-	a.ask("first", quiet, answered(first, 2, 100))
+	a.ask("first", quiet, spent(first, 2, 100))
 }
 
 func TestWorkersTakeTurnsAndTheWaitIsExact(t *testing.T) {
@@ -373,8 +373,8 @@ func TestWorkersTakeTurnsAndTheWaitIsExact(t *testing.T) {
 		}
 		require.InDelta(t, 0.2, (waits["d"] - waits["c"]).Seconds(), 1e-5)
 		start := a.s.now
-		// The last asks when its time has come. That the others are late does
-		// not hold it up, and their tokens are theirs all the same.
+		// The last asks when its turn comes. The others are late, which does not
+		// delay it, and they still get their tokens.
 		a.s.now = start + waits["d"].Microseconds()
 		for _, worker := range []string{"d", "c", "b", "a"} {
 			require.True(t, a.ask(worker).granted, worker)
@@ -383,7 +383,7 @@ func TestWorkersTakeTurnsAndTheWaitIsExact(t *testing.T) {
 	})
 }
 
-func TestDeadWorkersTicketHoldsNobodyUp(t *testing.T) {
+func TestTicketOfADeadWorkerDelaysNoOther(t *testing.T) {
 	eachAsker(t, func(t *testing.T, a asker) {
 		a.empty()
 		a.drain("first")
@@ -391,22 +391,22 @@ func TestDeadWorkersTicketHoldsNobodyUp(t *testing.T) {
 		r := a.ask("alive")
 		require.Equal(t, 1, r.ahead)
 		a.pass(r.wait)
-		require.True(t, a.ask("alive").granted, "one token of the dead is kept, no more")
+		require.True(t, a.ask("alive").granted, "only one token is kept for the dead worker")
 		a.pass(3 * time.Second)
 		require.Zero(t, a.ask("alive").ahead, "its ticket has ended")
 	})
 }
 
-func TestDeadWorkersAttemptsHoldNobodyUp(t *testing.T) {
+func TestAttemptsOfADeadWorkerDelayNoOther(t *testing.T) {
 	eachAsker(t, func(t *testing.T, a asker) {
 		first := a.ask("first")
-		a.ask("first", quiet, answered(first, 99, 100))
+		a.ask("first", quiet, spent(first, 99, 100))
 		granted := 0
-		for a.ask("dead").granted { // it dies with the whole bucket on the way
+		for a.ask("dead").granted { // it dies with the whole bucket in flight
 			granted++
 		}
 		require.Greater(t, granted, 90)
-		a.pass(11 * time.Second) // by when all has reached the server
+		a.pass(11 * time.Second) // all have reached the server by now
 		require.True(t, a.ask("alive").granted)
 		for range 20 {
 			a.pass(time.Second)
@@ -416,7 +416,7 @@ func TestDeadWorkersAttemptsHoldNobodyUp(t *testing.T) {
 	})
 }
 
-func TestRefusedCallsTicketGoesFirst(t *testing.T) {
+func TestTicketOfARateLimitedCallGoesFirst(t *testing.T) {
 	eachAsker(t, func(t *testing.T, a asker) {
 		a.empty()
 		a.drain("first")
@@ -426,13 +426,13 @@ func TestRefusedCallsTicketGoesFirst(t *testing.T) {
 		front := func(q *request) { q.front = true }
 		require.Zero(t, a.ask("d", front).ahead)
 		require.Zero(t, a.ask("d", front).ahead)
-		require.Zero(t, a.ask("c", front).ahead, "those in front keep the order of their tickets")
+		require.Zero(t, a.ask("c", front).ahead, "rate-limited calls keep the order of their tickets")
 		require.Equal(t, 1, a.ask("d", front).ahead)
 		require.Equal(t, 2, a.ask("a").ahead)
 	})
 }
 
-func TestWaitThatIsOfNoUseTakesNothing(t *testing.T) {
+func TestUselessWaitTakesNothing(t *testing.T) {
 	eachAsker(t, func(t *testing.T, a asker) {
 		a.empty()
 		a.drain("first")
@@ -449,19 +449,19 @@ func TestWaitThatIsOfNoUseTakesNothing(t *testing.T) {
 	})
 }
 
-// Tokens that a worker spent while Redis was away are gone, and attempts that
-// were under way when the record was lost may still arrive.
-func TestWhatWasSpentWithoutAskingCounts(t *testing.T) {
+// Tokens that a worker spent while Redis was unavailable are gone, and attempts that
+// were in flight when the record was lost may still arrive.
+func TestTokensSpentWithoutAGrantCount(t *testing.T) {
 	eachAsker(t, func(t *testing.T, a asker) {
 		first := a.ask("one", func(q *request) { q.unseen = 7 })
-		a.ask("one", quiet, answered(first, 99, 100))
+		a.ask("one", quiet, spent(first, 99, 100))
 		require.InDelta(t, 92, a.field("low"), 1)
 		a.ask("one", quiet, func(q *request) { q.spent = 30 })
 		require.InDelta(t, 62, a.field("low"), 1)
 	})
 }
 
-func TestRecordOfAnotherKindIsAnErrorNotAPanic(t *testing.T) {
+func TestRecordOfAnotherTypeIsAnError(t *testing.T) {
 	eachAsker(t, func(t *testing.T, a asker) {
 		require.NoError(t, a.s.rdb.Set(context.Background(), a.s.keys[0], "text", 0).Err())
 		_, err := a.s.exchange(context.Background(), &request{worker: "one", rate: 5, limit: 100, ask: true})
@@ -469,18 +469,18 @@ func TestRecordOfAnotherKindIsAnErrorNotAPanic(t *testing.T) {
 	})
 }
 
-func TestAgesAreToldAndNoClock(t *testing.T) {
-	q := &request{worker: "one", rate: 5, limit: 100, now: time.Now(), answers: []answer{{kind: kindSpent}}}
-	q.answers[0].sent = q.now.Add(-80 * time.Millisecond)
+func TestOnlyAgesAreSent(t *testing.T) {
+	q := &request{worker: "one", rate: 5, limit: 100, now: time.Now(), results: []result{{kind: kindSpent}}}
+	q.results[0].sent = q.now.Add(-80 * time.Millisecond)
 	args := fmt.Sprint(q.args()...)
 	for _, hours := range []time.Duration{-7, 9} {
 		q.now = q.now.Add(hours * time.Hour)
-		q.answers[0].sent = q.answers[0].sent.Add(hours * time.Hour)
+		q.results[0].sent = q.results[0].sent.Add(hours * time.Hour)
 		require.Equal(t, args, fmt.Sprint(q.args()...))
 	}
 }
 
-// checkRecord asserts what always holds of a record.
+// checkRecord checks the invariants of a record.
 func (s *timedStore) checkRecord(t testing.TB) {
 	ctx := context.Background()
 	record := s.rdb.HGetAll(ctx, s.keys[0]).Val()
@@ -491,21 +491,21 @@ func (s *timedStore) checkRecord(t testing.TB) {
 		return v
 	}
 	at := strconv.FormatFloat(f("at")-10e6, 'f', -1, 64)
-	under := float64(s.rdb.ZCount(ctx, s.keys[3], "("+at, "+inf").Val())
+	inFlight := float64(s.rdb.ZCount(ctx, s.keys[3], "("+at, "+inf").Val())
 	require.LessOrEqual(t, f("high"), f("limit"))
 	require.LessOrEqual(t, f("low"), f("high"))
-	require.LessOrEqual(t, f("low"), f("limit")-under)
+	require.LessOrEqual(t, f("low"), f("limit")-inFlight)
 	require.GreaterOrEqual(t, f("limit"), 1.0)
 	require.GreaterOrEqual(t, f("others"), 0.0)
 	require.Equal(t, s.rdb.ZCard(ctx, s.keys[1]).Val(), s.rdb.ZCard(ctx, s.keys[2]).Val())
 }
 
-// Whatever is said to the script, and whatever stands in the record, it answers,
-// it leaves a record that makes sense, and it grants one attempt at the most.
+// For any arguments and any record, the script replies, leaves a valid record, and
+// grants at most one attempt.
 func FuzzScript(f *testing.F) {
 	f.Add("one|5|100|1|0|1|-1|0|0|0", "1800000000000000", "", "")
 	f.Add("one|5|100|1|1|1|300000|3|2|1|spent|1|1800000000000000|0|80000|99|100|0", "1800000001000000", "low", "5")
-	f.Add("one|nan|inf|1|0|1|-inf|1e999|-1|0x10|refused|1|2|3|4|5|6|1e300|blocked||||||-3|", "0", "epoch", "nan")
+	f.Add("one|nan|inf|1|0|1|-inf|1e999|-1|0x10|rate-limited|1|2|3|4|5|6|1e300|blocked||||||-3|", "0", "epoch", "nan")
 	f.Add("|||1||||||", "-5", "hold", "9e99")
 	f.Add("one|5|100|1|0|0|-1|0|0|0|spent|1|1|-9|-1|1e9|1e9|0", "1799999999999999", "trend", "-1e308")
 	server := newMini(f)
@@ -516,27 +516,27 @@ func FuzzScript(f *testing.F) {
 		a := asker{t, s}
 		s.now = 1_800_000_000_000_000
 		first := a.ask("one")
-		a.ask("one", answered(first, 99, 100))
+		a.ask("one", spent(first, 99, 100))
 		if field != "" {
 			require.NoError(t, rdb.HSet(context.Background(), s.keys[0], field, value).Err())
 		}
 		at, err := strconv.ParseInt(now, 10, 64)
 		if err != nil || at < 0 || at > 1<<52 {
-			return // the server's clock is none of these
+			return // not a valid server clock
 		}
 		var argv []any
 		for _, arg := range strings.SplitN(args, "|", 100) {
 			argv = append(argv, arg)
 		}
-		under := rdb.ZCard(context.Background(), s.keys[3]).Val()
+		inFlight := rdb.ZCard(context.Background(), s.keys[3]).Val()
 		values, err := s.script.Run(context.Background(), rdb, s.keys, append(argv, at)...).Slice()
 		require.NoError(t, err)
 		r, err := parseReply(values)
 		require.NoError(t, err)
 		if !r.granted {
-			under = max(under, 1) - 1
+			inFlight = max(inFlight, 1) - 1
 		}
-		require.LessOrEqual(t, rdb.ZCard(context.Background(), s.keys[3]).Val(), under+1)
+		require.LessOrEqual(t, rdb.ZCard(context.Background(), s.keys[3]).Val(), inFlight+1)
 		s.checkRecord(t)
 	})
 }

@@ -10,83 +10,83 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// store keeps the record that all workers of a bucket share.
+// store holds the record that all processes of a bucket share.
 type store interface {
-	// exchange tells the record what a worker has learned, and asks for a turn.
+	// exchange reports the results of a worker and asks for a turn.
 	exchange(ctx context.Context, q *request) (reply, error)
 }
 
-// kind is what an attempt came to.
+// kind is the outcome of an attempt.
 type kind string
 
 const (
-	kindSpent   kind = "spent"   // allowed; remaining and limit are the answer's
-	kindPaid    kind = "paid"    // allowed, with nothing known of what remains
-	kindUnspent kind = "unspent" // it cost nothing, or was never sent
-	kindRefused kind = "refused" // a 429
-	kindBlocked kind = "blocked" // a bare 403
-	kindUnknown kind = "unknown" // the answer does not tell
+	kindSpent       kind = "spent"        // allowed; remaining and limit are those of the response
+	kindPaid        kind = "paid"         // allowed, without remaining and limit
+	kindUnspent     kind = "unspent"      // no token spent, or never sent
+	kindRateLimited kind = "rate-limited" // a 429
+	kindBlocked     kind = "blocked"      // a bare 403
+	kindUnknown     kind = "unknown"      // the response does not say
 )
 
-// answer is the end of one attempt.
-type answer struct {
+// result is the end of one attempt.
+type result struct {
 	kind      kind
 	attempt   int64 // as the grant said
 	epoch     int64
 	ended     int64
-	sent      time.Time // its age is told, never the time
-	heard     time.Time // when the answer came
+	sent      time.Time // only its age is sent, never the time
+	received  time.Time // time of the response
 	remaining int
 	limit     int // below 1: not known
 	hold      time.Duration
 }
 
-// request is what a worker says in one exchange.
+// request is what a worker sends in one exchange.
 type request struct {
 	worker  string
 	rate    float64
 	limit   int
-	ask     bool          // a call waits; else the worker's ticket is given up
-	front   bool          // that call was refused before
+	ask     bool          // a call waits; otherwise the worker's ticket is removed
+	front   bool          // that call was rate limited before
 	more    bool          // others wait behind it
-	budget  time.Duration // the longest wait that is of use, or below 0
-	spent   int           // tokens spent without asking
-	unseen  int           // attempts under way that the record does not know
+	budget  time.Duration // the longest useful wait, or below 0
+	spent   int           // tokens spent without a grant
+	unseen  int           // attempts in flight that the record does not have
 	served  int64         // the last attempt granted to the worker
-	answers []answer
-	now     time.Time // of the ages
+	results []result
+	now     time.Time // reference of the ages
 }
 
-// reply is what the record says.
+// reply is what the record returns.
 type reply struct {
 	granted bool
-	epoch   int64 // names the record: another one means that it was begun anew
-	attempt int64 // names the attempt granted, within the epoch
-	ended   int64 // to be told with the answer
-	probing bool  // the attempt's answer is what everybody waits for
+	epoch   int64 // identifies the record; it changes when the record is started anew
+	attempt int64 // identifies the granted attempt within the epoch
+	ended   int64 // to be sent with the result
+	probing bool  // all workers wait for the result of this attempt
 	delay   time.Duration
 
 	ticket  bool          // the worker has a ticket
 	ahead   int           // how many are before it
 	wait    time.Duration // when to ask about it again
-	least   time.Duration // a wait that its attempt cannot undercut
-	held    time.Duration // how long nobody may send
-	high    float64       // upper bound on the tokens there are
+	least   time.Duration // lower bound of the wait of its attempt
+	held    time.Duration // how long no worker may send
+	high    float64       // upper bound of the tokens
 	tickets int           // how many workers wait
 }
 
 //go:embed exchange.lua
 var exchangeSource string
 
-// redisStore keeps the record in Redis.
+// redisStore is the store in Redis.
 type redisStore struct {
 	rdb    redis.UniversalClient
 	script *redis.Script
 	keys   []string
 }
 
-// newRedisStore returns the store of one bucket. The braces put all its keys
-// into one slot of a cluster.
+// newRedisStore returns the store of one bucket. The braces put all its keys in one
+// slot of a cluster.
 func newRedisStore(rdb redis.UniversalClient, bucket string) *redisStore {
 	prefix := "brellium:limit:1:{" + bucket + "}:"
 	return &redisStore{
@@ -104,16 +104,16 @@ func (s *redisStore) exchange(ctx context.Context, q *request) (reply, error) {
 	return parseReply(values)
 }
 
-// args returns what the script reads.
+// args returns the arguments of the script.
 func (q *request) args() []any {
-	args := make([]any, 0, 10+8*len(q.answers))
+	args := make([]any, 0, 10+8*len(q.results))
 	budget := int64(-1)
 	if q.budget >= 0 {
 		budget = q.budget.Microseconds()
 	}
 	args = append(args, q.worker, strconv.FormatFloat(q.rate, 'g', -1, 64), q.limit,
 		flag(q.ask), flag(q.front), flag(q.more), budget, q.spent, q.unseen, q.served)
-	for _, a := range q.answers {
+	for _, a := range q.results {
 		age := max(q.now.Sub(a.sent), 0)
 		args = append(args, string(a.kind), a.attempt, a.epoch, a.ended,
 			age.Microseconds(), a.remaining, a.limit, a.hold.Microseconds())
@@ -128,7 +128,7 @@ func flag(b bool) int {
 	return 0
 }
 
-var errReply = errors.New("brelliumredis: the script's reply is not what it should be")
+var errReply = errors.New("brelliumredis: invalid reply from the script")
 
 func parseReply(values []any) (reply, error) {
 	const fields = 13
@@ -158,7 +158,7 @@ func parseReply(values []any) (reply, error) {
 	return r, nil
 }
 
-// maxMicros keeps a duration from overflowing.
+// maxMicros prevents an overflow of time.Duration.
 const maxMicros = int64(1) << 52
 
 func micros(n int64) time.Duration {

@@ -19,16 +19,15 @@ import (
 	brellium "github.com/brellium/brellium-go"
 )
 
-// Secret is a string that hides itself wherever it is printed, logged or
-// encoded.
+// Secret is a string that is redacted when printed, logged or encoded.
 type Secret string
 
 const redacted = "REDACTED"
 
-// String returns a text that is the same for every secret.
+// String returns the same text for every secret.
 func (Secret) String() string { return redacted }
 
-// Format writes that text under every verb and flag.
+// Format writes that text for every verb and flag.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
 // MarshalText returns that text.
@@ -37,27 +36,26 @@ func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 // LogValue returns that text.
 func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// TokenStoreOptions configure a TokenStore.
+// TokenStoreOptions configures a [TokenStore].
 type TokenStoreOptions struct {
 	// ClientSecret is the client secret of the credentials whose tokens are
-	// kept. The key that encrypts them is derived from it, so all processes
-	// that share tokens need the same one, and whoever reads Redis without it
-	// has nothing. It is required.
+	// stored. The encryption key is derived from it, so all processes that share
+	// tokens need the same one. It is required.
 	ClientSecret Secret
 }
 
-// TokenStore is a brellium.TokenStore in Redis: one process mints, the others
-// load. Tokens are encrypted (AES-256-GCM, under a key derived from the client
-// secret with HKDF-SHA256) and bound to the name of their record, so that one
-// that is read, changed or put in another's place is of no use. Names hold a
+// TokenStore is a [brellium.TokenStore] in Redis: one process mints, the others
+// load. Tokens are encrypted (AES-256-GCM, with a key derived from the client
+// secret by HKDF-SHA256) and bound to the name of their record, so that a token
+// that is read, changed or moved to another record is useless. Names contain a
 // digest of the credentials, and neither the client id nor the secret.
 //
-// A token that expires leaves Redis when it does, by the clock of the server;
-// what a process is told is how long it still lasts, so that the clocks of the
-// processes need not agree. One whose expiry is not known is kept for a day.
+// A token is removed from Redis when it expires, by the clock of the server. A
+// process reads how long the token is still valid, so that the clocks of the
+// processes need not agree. A token without a known expiry is kept for a day.
 type TokenStore struct {
 	rdb  redis.UniversalClient
-	seal func() cipher.AEAD // a function, since a dumper cannot look inside one
+	seal func() cipher.AEAD // a function, since dumpers cannot print its value
 	now  func() time.Time
 }
 
@@ -67,9 +65,8 @@ const (
 	minLifetime   = time.Millisecond
 )
 
-// NewTokenStore returns a token store over rdb, which stays the caller's to
-// close. It sends nothing. A missing client or secret is a
-// *brellium.ValidationError.
+// NewTokenStore returns a [TokenStore] that uses rdb, which the caller closes. It
+// sends nothing. A missing client or secret returns a [*brellium.ValidationError].
 func NewTokenStore(rdb redis.UniversalClient, options TokenStoreOptions) (*TokenStore, error) {
 	if isNil(rdb) {
 		return nil, &brellium.ValidationError{Field: "rdb", Reason: "must not be nil"}
@@ -85,7 +82,7 @@ func NewTokenStore(rdb redis.UniversalClient, options TokenStoreOptions) (*Token
 	if err != nil {
 		return nil, err
 	}
-	// The nonces are random; there are a few dozen tokens a day under one key.
+	// Random nonces are safe for the few dozen tokens a day under one key.
 	aead, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
 		return nil, err
@@ -93,22 +90,22 @@ func NewTokenStore(rdb redis.UniversalClient, options TokenStoreOptions) (*Token
 	return &TokenStore{rdb: rdb, seal: func() cipher.AEAD { return aead }, now: time.Now}, nil
 }
 
-// String describes the store without what it holds.
+// String returns the type's name, without any values.
 func (s *TokenStore) String() string { return "brelliumredis.TokenStore" }
 
-// Format writes what String returns, under every verb and flag.
+// Format writes the same as String for every verb and flag.
 func (s *TokenStore) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
 
-// sealedToken is what is encrypted.
+// sealedToken is the encrypted value.
 type sealedToken struct {
 	Type    string `json:"type"`
 	Value   string `json:"value"`
-	Expires bool   `json:"expires"` // with the record
+	Expires bool   `json:"expires"` // together with the record
 }
 
-// Load returns the token last saved under key, or nil and no error where there
-// is none, or where it cannot be decrypted: it was changed, or saved with
-// another secret.
+// Load returns the token last saved under key. It returns nil and no error if there
+// is none, or if it cannot be decrypted because it was changed or saved with
+// another secret. Errors are those of the Redis client.
 func (s *TokenStore) Load(ctx context.Context, key string) (*brellium.Token, error) {
 	name := tokenName(key)
 	var value *redis.StringCmd
@@ -137,15 +134,14 @@ func (s *TokenStore) Load(ctx context.Context, key string) (*brellium.Token, err
 	}
 	var expiresAt time.Time
 	if t.Expires {
-		// Without an expiry of the record (somebody removed it) the token
-		// counts as expired.
+		// If the expiry of the record was removed, the token counts as expired.
 		expiresAt = s.now().Add(max(left.Val(), 0))
 	}
 	return brellium.NewToken(t.Type, t.Value, expiresAt), nil
 }
 
-// Lease returns the right to mint for key, or nil and no error while somebody
-// else holds it.
+// Lease returns the right to mint for key, or nil and no error while another holder
+// has it. Errors are those of the Redis client.
 func (s *TokenStore) Lease(ctx context.Context, key string, ttl time.Duration) (brellium.TokenLease, error) {
 	l := &tokenLease{store: s, token: tokenName(key), lease: leaseName(key), holder: rand.Text()}
 	got, err := leaseScript.Run(ctx, s.rdb, []string{l.lease},
@@ -156,18 +152,18 @@ func (s *TokenStore) Lease(ctx context.Context, key string, ttl time.Duration) (
 	return l, nil
 }
 
-// The braces put both keys of a record into one slot of a cluster.
+// The braces put both keys of a record in one slot of a cluster.
 func tokenName(key string) string { return tokenPrefix + key + "}" }
 func leaseName(key string) string { return tokenName(key) + ":lease" }
 
-// tokenLease is a lease that lasts while Redis holds its holder's name.
+// tokenLease is valid while the lease key contains holder.
 type tokenLease struct {
 	store                *TokenStore
 	token, lease, holder string
 }
 
 // KEYS: the lease. ARGV: the holder, how long. A client that lost the reply and
-// asks again gets the same one.
+// retries gets the same lease.
 var leaseScript = redis.NewScript(`
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
 if redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
@@ -186,7 +182,7 @@ return redis.call('DEL', KEYS[1])`)
 
 func (l *tokenLease) Save(ctx context.Context, t *brellium.Token) error {
 	if t.Reveal() == "" {
-		return &brellium.ValidationError{Field: "token", Reason: "must hold a value"}
+		return &brellium.ValidationError{Field: "token", Reason: "must contain a value"}
 	}
 	lifetime := unknownExpiry
 	expires := !t.ExpiresAt.IsZero()

@@ -28,7 +28,7 @@ func newStore(t testing.TB, rdb redis.UniversalClient, secret Secret) *TokenStor
 	return s
 }
 
-// keep saves a token under a lease of its own.
+// keep saves a token with its own lease.
 func keep(t testing.TB, s *TokenStore, key string, token *brellium.Token) {
 	ctx := context.Background()
 	lease, err := s.Lease(ctx, key, time.Minute)
@@ -100,7 +100,7 @@ func TestLostLeaseSavesNothing(t *testing.T) {
 		s := newStore(t, rdb, secret)
 		old, err := s.Lease(ctx, "key", time.Minute)
 		require.NoError(t, err)
-		// Its holder was suspended, and its time ran out.
+		// The holder was suspended and the lease expired.
 		require.NoError(t, rdb.Del(ctx, leaseName("key")).Err())
 		require.ErrorIs(t, old.Save(ctx, brellium.NewToken("Bearer", "old", time.Time{})), brellium.ErrLeaseLost)
 
@@ -112,7 +112,7 @@ func TestLostLeaseSavesNothing(t *testing.T) {
 		require.ErrorIs(t, old.Save(ctx, brellium.NewToken("Bearer", "old", time.Time{})), brellium.ErrLeaseLost)
 		none, err := s.Lease(ctx, "key", time.Minute)
 		require.NoError(t, err)
-		require.Nil(t, none, "the release of a lost lease ends nobody else's")
+		require.Nil(t, none, "releasing a lost lease does not end the new one")
 		token, err := s.Load(ctx, "key")
 		require.NoError(t, err)
 		require.Equal(t, "new", token.Reveal())
@@ -209,7 +209,7 @@ func TestRedisHoldsNoUsableToken(t *testing.T) {
 	})
 }
 
-func TestTokenThatCannotBeOpenedIsNone(t *testing.T) {
+func TestTokenThatCannotBeDecryptedIsIgnored(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		ctx := context.Background()
 		rdb := b.client(t)
@@ -262,7 +262,7 @@ func TestFleetMintsOnce(t *testing.T) {
 	})
 }
 
-func TestStoreThatIsAwayFailsNoCall(t *testing.T) {
+func TestUnavailableStoreFailsNoCall(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		emu := brelliumtest.New(brelliumtest.WithCredentials("id", secret))
 		b.kill()
@@ -278,7 +278,7 @@ func TestStoreThatIsAwayFailsNoCall(t *testing.T) {
 	})
 }
 
-func TestSaveRefusesATokenWithoutAValue(t *testing.T) {
+func TestSaveRejectsATokenWithoutAValue(t *testing.T) {
 	s := newStore(t, connect(t, newMini(t).addr()), secret)
 	lease, err := s.Lease(context.Background(), "key", time.Minute)
 	require.NoError(t, err)

@@ -13,22 +13,22 @@ import (
 // The quantities that goals are set for.
 const (
 	ratio    = "time over the bound" // the time taken over the time that the bucket allows
-	refused  = "refused"             // 429s in percent of the successful calls
+	limited  = "429s"                // in percent of the successful calls
 	fairness = "fairness"
-	late     = "last refusal" // seconds after the last start
-	after    = "refused after the first answer"
-	first    = "served at the first try" // of an unrelated consumer, in percent
+	late     = "last 429" // seconds after the last start
+	after    = "429s after the first response"
+	first    = "its requests allowed"    // of another client, in percent
 	joined   = "80 % of its share after" // seconds
 	waited   = "99 % of calls within"    // seconds
 	lost     = "lost"                    // failed calls
 )
 
-// goal is what a quantity has to reach as the mean over the seeds.
+// goal is the limit of a quantity's mean over the seeds.
 type goal struct {
 	of      string
 	limit   float64
 	atLeast bool
-	// slack is what a single seed may be off.
+	// slack is the tolerance for a single seed.
 	slack float64
 }
 
@@ -49,7 +49,7 @@ type cell struct {
 }
 
 func timeGoal(limit float64) goal    { return goal{of: ratio, limit: limit, slack: 0.012} }
-func refusedGoal(limit float64) goal { return goal{of: refused, limit: limit, slack: 0.5 + limit/5} }
+func limitedGoal(limit float64) goal { return goal{of: limited, limit: limit, slack: 0.5 + limit/5} }
 func fairnessGoal(limit float64) goal {
 	return goal{of: fairness, limit: limit, atLeast: true, slack: 0.04}
 }
@@ -82,20 +82,20 @@ func (w world) common(seed uint64) map[string]float64 {
 	o := w.run(seed)
 	requests := o.done()
 	if w.record {
-		requests = o.spent // repeats count too
+		requests = o.spent // retries count too
 	}
 	return map[string]float64{
 		ratio:    o.finished().Seconds() / w.bound(requests),
-		refused:  100 * float64(o.refusals(nil)) / float64(o.done()),
+		limited:  100 * float64(o.rateLimits(nil)) / float64(o.done()),
 		fairness: o.fairness(),
-		late:     o.lastRefusal().Seconds(),
-		after:    float64(o.refusedLater()),
+		late:     o.lastRateLimit().Seconds(),
+		after:    float64(o.rateLimitedLater()),
 		lost:     float64(o.lost()),
 		waited:   percentile(o, 0.99),
 	}
 }
 
-// percentile is how many seconds a share of the calls took at most.
+// percentile returns the duration in seconds within which a share of the calls ended.
 func percentile(o *outcome, share float64) float64 {
 	took := make([]time.Duration, len(o.calls))
 	for i, c := range o.calls {
@@ -118,64 +118,64 @@ func cells() []cell {
 	none := func(of string) goal { return goal{of: of} }
 	return []cell{
 		{
-			row: "1", situation: "one process: 100 draws of goroutines (1-256), latency (p99 to 20 s), level and lost answers a seed",
+			row: "1", situation: "one process: 100 draws of goroutines (1-256), latency (p99 to 20 s), level and lost responses a seed",
 			measure: anything(100), goals: []goal{none(after)},
 		},
-		situation("2", "one process, 1,000 calls", world{latency: near, level: 100, processes: even(1, 1000, 16)}, timeGoal(1.005), none(refused)),
-		situation("2", "one process, 10,000 calls", world{latency: near, level: 100, processes: even(1, 10000, 16)}, timeGoal(1.001), none(refused)),
-		situation("3", "one process, 500 ms, 1,000 calls", world{latency: far, level: 100, processes: even(1, 1000, 16)}, timeGoal(1.012), none(refused)),
-		situation("4", "one process, empty bucket", world{latency: near, processes: even(1, 1000, 16)}, timeGoal(1.004), goal{of: refused, limit: 0.1}),
+		situation("2", "one process, 1,000 calls", world{latency: near, level: 100, processes: even(1, 1000, 16)}, timeGoal(1.005), none(limited)),
+		situation("2", "one process, 10,000 calls", world{latency: near, level: 100, processes: even(1, 10000, 16)}, timeGoal(1.001), none(limited)),
+		situation("3", "one process, 500 ms, 1,000 calls", world{latency: far, level: 100, processes: even(1, 1000, 16)}, timeGoal(1.012), none(limited)),
+		situation("4", "one process, empty bucket", world{latency: near, processes: even(1, 1000, 16)}, timeGoal(1.004), goal{of: limited, limit: 0.1}),
 
-		situation("5", "2 processes, 1,000 calls", world{latency: near, level: 100, processes: even(2, 1000, 8)}, timeGoal(1.02), refusedGoal(0.5), fairnessGoal(0.965)),
-		situation("5", "3 processes", world{latency: near, level: 100, processes: even(3, 1000, 8)}, timeGoal(1.02), refusedGoal(0.5), fairnessGoal(0.965)),
-		situation("5", "5 processes", world{latency: near, level: 100, processes: even(5, 1000, 8)}, timeGoal(1.02), refusedGoal(0.5), fairnessGoal(0.965)),
-		situation("5", "5 processes, empty bucket", world{latency: near, processes: even(5, 1000, 8)}, timeGoal(1.02), refusedGoal(0.5), fairnessGoal(0.965)),
-		situation("5", "5 processes, 100 to 300 calls each, leaving", world{latency: near, level: 100, processes: shares(0, 100, 150, 200, 250, 300)}, timeGoal(1.02), refusedGoal(0.5), fairnessGoal(0.965)),
-		situation("5", "5 processes, one with 600 calls", world{latency: near, level: 100, processes: shares(0, 600, 100, 100, 100, 100)}, timeGoal(1.02), refusedGoal(0.5), fairnessGoal(0.965)),
-		situation("5", "5 processes, joining 15 s apart", world{latency: near, level: 100, processes: shares(15*time.Second, 200, 200, 200, 200, 200)}, timeGoal(1.02), refusedGoal(0.5)),
-		situation("5", "5 processes, one of them mostly idle", world{latency: near, level: 100, processes: append(even(4, 960, 8), process{client: ours, calls: 40, concurrent: 1, pause: 4 * time.Second})}, timeGoal(1.02), refusedGoal(0.5)),
+		situation("5", "2 processes, 1,000 calls", world{latency: near, level: 100, processes: even(2, 1000, 8)}, timeGoal(1.02), limitedGoal(0.5), fairnessGoal(0.965)),
+		situation("5", "3 processes", world{latency: near, level: 100, processes: even(3, 1000, 8)}, timeGoal(1.02), limitedGoal(0.5), fairnessGoal(0.965)),
+		situation("5", "5 processes", world{latency: near, level: 100, processes: even(5, 1000, 8)}, timeGoal(1.02), limitedGoal(0.5), fairnessGoal(0.965)),
+		situation("5", "5 processes, empty bucket", world{latency: near, processes: even(5, 1000, 8)}, timeGoal(1.02), limitedGoal(0.5), fairnessGoal(0.965)),
+		situation("5", "5 processes, 100 to 300 calls each, leaving", world{latency: near, level: 100, processes: shares(0, 100, 150, 200, 250, 300)}, timeGoal(1.02), limitedGoal(0.5), fairnessGoal(0.965)),
+		situation("5", "5 processes, one with 600 calls", world{latency: near, level: 100, processes: shares(0, 600, 100, 100, 100, 100)}, timeGoal(1.02), limitedGoal(0.5), fairnessGoal(0.965)),
+		situation("5", "5 processes, joining 15 s apart", world{latency: near, level: 100, processes: shares(15*time.Second, 200, 200, 200, 200, 200)}, timeGoal(1.02), limitedGoal(0.5)),
+		situation("5", "5 processes, one of them mostly idle", world{latency: near, level: 100, processes: append(even(4, 960, 8), process{client: ours, calls: 40, concurrent: 1, pause: 4 * time.Second})}, timeGoal(1.02), limitedGoal(0.5)),
 
-		situation("6", "2 processes, 10,000 calls", world{latency: near, level: 100, processes: even(2, 10000, 8)}, timeGoal(1.002), refusedGoal(0.05), fairnessGoal(0.995)),
-		situation("6", "5 processes, 10,000 calls", world{latency: near, level: 100, processes: even(5, 10000, 8)}, timeGoal(1.002), refusedGoal(0.05), fairnessGoal(0.995)),
-		situation("7", "5 processes, 500 ms", world{latency: far, level: 100, processes: even(5, 1000, 8)}, timeGoal(1.03), refusedGoal(1.5)),
-		situation("8", "20 processes, 1,000 calls", world{latency: near, level: 100, processes: even(20, 1000, 8)}, timeGoal(1.035), refusedGoal(2.5), fairnessGoal(0.99)),
-		situation("9", "20 processes, 10,000 calls", world{latency: near, level: 100, processes: even(20, 10000, 8)}, timeGoal(1.003), refusedGoal(0.2), fairnessGoal(0.995)),
+		situation("6", "2 processes, 10,000 calls", world{latency: near, level: 100, processes: even(2, 10000, 8)}, timeGoal(1.002), limitedGoal(0.05), fairnessGoal(0.995)),
+		situation("6", "5 processes, 10,000 calls", world{latency: near, level: 100, processes: even(5, 10000, 8)}, timeGoal(1.002), limitedGoal(0.05), fairnessGoal(0.995)),
+		situation("7", "5 processes, 500 ms", world{latency: far, level: 100, processes: even(5, 1000, 8)}, timeGoal(1.03), limitedGoal(1.5)),
+		situation("8", "20 processes, 1,000 calls", world{latency: near, level: 100, processes: even(20, 1000, 8)}, timeGoal(1.035), limitedGoal(2.5), fairnessGoal(0.99)),
+		situation("9", "20 processes, 10,000 calls", world{latency: near, level: 100, processes: even(20, 10000, 8)}, timeGoal(1.003), limitedGoal(0.2), fairnessGoal(0.995)),
 		{
 			row: "10", situation: "2, 5, 10, 20 and 30 processes, 80 to 500 ms, full and empty bucket, 1,500 calls each time",
 			long: true, measure: everyStart, goals: []goal{{of: late, limit: 30}},
 		},
 		{
-			row: "11", situation: "an unrelated consumer at 2/s",
-			measure: consumer, goals: []goal{timeGoal(1.015), refusedGoal(0.3), {of: first, limit: 99, atLeast: true, slack: 1}},
+			row: "11", situation: "another client at 2/s",
+			measure: consumer, goals: []goal{timeGoal(1.015), limitedGoal(0.3), {of: first, limit: 99, atLeast: true, slack: 1}},
 		},
 		{
 			row: "12", situation: "limit to 50 and 2.5/s after a minute", measure: changed(1, 50, 2.5),
-			goals: []goal{timeGoal(1.025), none(refused)},
+			goals: []goal{timeGoal(1.025), none(limited)},
 		},
 		{
 			row: "12", situation: "the same, 5 processes", measure: changed(5, 50, 2.5),
-			goals: []goal{timeGoal(1.025), none(refused)},
+			goals: []goal{timeGoal(1.025), none(limited)},
 		},
 		{
 			row: "12", situation: "limit to 200 and 10/s after a minute", measure: changed(1, 200, 10),
-			goals: []goal{timeGoal(1.005), none(refused)},
+			goals: []goal{timeGoal(1.005), none(limited)},
 		},
 		{
 			row: "12", situation: "the same, 5 processes", measure: changed(5, 200, 10),
-			goals: []goal{timeGoal(1.02), none(refused)},
+			goals: []goal{timeGoal(1.02), none(limited)},
 		},
 		{
-			row: "13", situation: "a process joins two that use the bucket up",
+			row: "13", situation: "a process joins two that use the whole bucket",
 			measure: joins, goals: []goal{{of: joined, limit: 15, slack: 5}},
 		},
-		situation("14", "50 processes, 20 calls each", world{latency: near, level: 100, processes: even(50, 1000, 4)}, timeGoal(1.065), refusedGoal(20)),
+		situation("14", "50 processes, 20 calls each", world{latency: near, level: 100, processes: even(50, 1000, 4)}, timeGoal(1.065), limitedGoal(20)),
 		situation("16", "one process, 64 goroutines", world{latency: near, level: 100, processes: even(1, 1000, 64)}, goal{of: waited, limit: 1.05 * 64 / 5}),
-		situation("17", "one process, 5 % of answers lost or without headers", lossy(1), timeGoal(1.025), none(after)),
+		situation("17", "one process, 5 % of responses lost or without headers", lossy(1), timeGoal(1.025), none(after)),
 		situation("17", "the same, 5 processes", lossy(5), timeGoal(1.025), goal{of: late, limit: 30}),
 	}
 }
 
-// rival is a way to keep to the limit, for comparison.
+// rival is another way to respect the limit, for comparison.
 type rival struct {
 	name   string
 	client func(processes int) maker
@@ -209,18 +209,18 @@ func comparisons() []struct {
 	}
 }
 
-// compare measures a rival in a world: lost calls, refusals, and the time over
-// the bound.
-func (r rival) compare(w world, seed uint64) (lost, refusals, ratio float64) {
+// compare measures a rival in a world: lost calls, 429s, and the time over the
+// bound.
+func (r rival) compare(w world, seed uint64) (lost, limited, ratio float64) {
 	w.processes = slices.Clone(w.processes)
 	for i := range w.processes {
 		w.processes[i].client = r.client(len(w.processes))
 	}
 	o := w.run(seed)
-	return float64(o.lost()), float64(o.refusals(nil)), o.finished().Seconds() / w.bound(o.done())
+	return float64(o.lost()), float64(o.rateLimits(nil)), o.finished().Seconds() / w.bound(o.done())
 }
 
-// anything measures worlds of one process that are drawn at random.
+// anything measures random worlds of one process.
 func anything(worlds int) func(uint64) map[string]float64 {
 	return func(seed uint64) map[string]float64 {
 		r := rand.New(rand.NewPCG(seed, 4))
@@ -236,15 +236,15 @@ func anything(worlds int) func(uint64) map[string]float64 {
 				w.faults = losses(0.05)
 			}
 			o := w.run(r.Uint64())
-			total[after] += float64(o.refusedLater())
-			total[refused] += float64(o.refusals(nil))
+			total[after] += float64(o.rateLimitedLater())
+			total[limited] += float64(o.rateLimits(nil))
 		}
 		return total
 	}
 }
 
-// losses drops half of a share of the answers and takes the headers from the
-// others.
+// losses drops half of a share of the responses and removes the headers of the
+// other half.
 func losses(share float64) []brelliumtest.Fault {
 	return []brelliumtest.Fault{
 		brelliumtest.DropAfter().Sometimes(share / 2).Forever(),
@@ -256,8 +256,7 @@ func lossy(processes int) world {
 	return world{latency: near, level: 100, processes: even(processes, 1000, 16/processes), record: true, faults: losses(0.05)}
 }
 
-// everyStart measures when the last refusal comes, at the latest, for any
-// number of processes.
+// everyStart measures the time of the last 429 over several numbers of processes.
 func everyStart(seed uint64) map[string]float64 {
 	most := map[string]float64{}
 	for _, n := range []int{2, 5, 10, 20, 30} {
@@ -273,8 +272,8 @@ func everyStart(seed uint64) map[string]float64 {
 	return most
 }
 
-// consumer measures a process beside somebody who takes 2 tokens a second, at
-// random, without looking.
+// consumer measures a process next to a client that takes 2 tokens a second at
+// random times, without pacing.
 func consumer(seed uint64) map[string]float64 {
 	tried, served := 0, 0
 	w := world{latency: near, level: 100, processes: even(1, 1000, 16)}
@@ -295,14 +294,13 @@ func consumer(seed uint64) map[string]float64 {
 	o := w.run(seed)
 	return map[string]float64{
 		ratio:   o.finished().Seconds() / w.bound(o.done()+served),
-		refused: 100 * float64(o.refusals(nil)) / float64(o.done()),
+		limited: 100 * float64(o.rateLimits(nil)) / float64(o.done()),
 		first:   100 * float64(served) / float64(tried),
 		lost:    float64(o.lost()),
 	}
 }
 
-// changed measures what becomes of processes whose limit changes after a
-// minute.
+// changed measures processes whose limit changes after a minute.
 func changed(processes, limit int, perSecond float64) func(uint64) map[string]float64 {
 	return func(seed uint64) map[string]float64 {
 		const change, calls = time.Minute, 1500
@@ -316,14 +314,14 @@ func changed(processes, limit int, perSecond float64) func(uint64) map[string]fl
 		bound := change.Seconds() + (float64(o.done())-100-5*change.Seconds())/perSecond
 		return map[string]float64{
 			ratio:   o.finished().Seconds() / bound,
-			refused: 100 * float64(o.refusals(nil)) / float64(o.done()),
+			limited: 100 * float64(o.rateLimits(nil)) / float64(o.done()),
 			lost:    float64(o.lost()),
 		}
 	}
 }
 
-// joins measures how long a process that comes to two others takes until it has
-// had 80 % of its share for 10 s.
+// joins measures how long a process that joins two others takes until it has had
+// 80 % of its share for 10 s.
 func joins(seed uint64) map[string]float64 {
 	const start, window = time.Minute, 10 * time.Second
 	w := world{latency: near, level: 100, processes: even(3, 1500, 16)}

@@ -17,7 +17,7 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// maker makes the client of one process. It returns what makes one call.
+// maker makes the client of one process. It returns a function that makes one call.
 type maker func(e *brelliumtest.Emulator, transport http.RoundTripper) func(context.Context) error
 
 // ours is the client with its default limiter.
@@ -43,7 +43,7 @@ func oursWith(opts ...brellium.ClientOption) maker {
 	}
 }
 
-// get sends one plain request. It returns its status, 0 without an answer, and
+// get sends one plain request. It returns the status, 0 without a response, and
 // the headers.
 func get(ctx context.Context, hc *http.Client, e *brelliumtest.Emulator, token string) (int, http.Header) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.BaseURL()+"/v2/audits/"+brelliumtest.SampleAuditID, nil)
@@ -62,11 +62,10 @@ func get(ctx context.Context, hc *http.Client, e *brelliumtest.Emulator, token s
 	return resp.StatusCode, resp.Header
 }
 
-// guide is a wrapper as the API's guide describes one: a bucket of its own of
-// the organization's size, for each attempt a token from it, on a 429 the wait
-// that Retry-After asks for and up to half a second more, on a failure full
-// jitter, and an end after 5 attempts or, once 60 s have passed, with the next
-// failure.
+// guide is the wrapper that the API's guide describes: its own bucket of the
+// organization's size, one token for each attempt, after a 429 the wait that
+// Retry-After asks for plus up to half a second, after other failures full jitter,
+// and an end after 5 attempts or with the first failure after 60 s.
 func guide(e *brelliumtest.Emulator, transport http.RoundTripper) func(context.Context) error {
 	hc, token, own := &http.Client{Transport: transport}, e.IssueToken(), ownBucket{tokens: 100}
 	return func(ctx context.Context) error {
@@ -96,8 +95,8 @@ func guide(e *brelliumtest.Emulator, transport http.RoundTripper) func(context.C
 	}
 }
 
-// ownBucket is the token bucket of the guide's wrapper. Whoever finds it empty
-// sleeps until there could be a token, and looks again.
+// ownBucket is the token bucket of the guide's wrapper. A caller that finds it empty
+// sleeps until there could be a token and tries again.
 type ownBucket struct {
 	mu     sync.Mutex
 	tokens float64
@@ -129,21 +128,20 @@ func (b *ownBucket) try() time.Duration {
 	return 0
 }
 
-// plain is x/time/rate with the organization's numbers before each attempt, and
-// two repeats of a refused or failed call, as SDKs have them.
+// plain uses x/time/rate with the organization's limit before each attempt, and two
+// retries, like many SDKs.
 func plain(e *brelliumtest.Emulator, transport http.RoundTripper) func(context.Context) error {
 	hc, token, limiter := &http.Client{Transport: transport}, e.IssueToken(), rate.NewLimiter(5, 100)
-	return func(ctx context.Context) error { return repeat(ctx, hc, e, token, limiter) }
+	return func(ctx context.Context) error { return retry(ctx, hc, e, token, limiter) }
 }
 
-// unpaced has no limiter and repeats a refused or failed call twice, after what
-// Retry-After asks for.
+// unpaced has no limiter and two retries, after the wait of Retry-After.
 func unpaced(e *brelliumtest.Emulator, transport http.RoundTripper) func(context.Context) error {
 	hc, token := &http.Client{Transport: transport}, e.IssueToken()
-	return func(ctx context.Context) error { return repeat(ctx, hc, e, token, nil) }
+	return func(ctx context.Context) error { return retry(ctx, hc, e, token, nil) }
 }
 
-func repeat(ctx context.Context, hc *http.Client, e *brelliumtest.Emulator, token string, limiter *rate.Limiter) error {
+func retry(ctx context.Context, hc *http.Client, e *brelliumtest.Emulator, token string, limiter *rate.Limiter) error {
 	for attempt := 0; ; attempt++ {
 		if limiter != nil {
 			if err := limiter.Wait(ctx); err != nil {

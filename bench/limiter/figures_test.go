@@ -16,7 +16,7 @@ var (
 	seeds   = flag.Int("seeds", 10, "seeds to measure with -figures")
 )
 
-// spread is the mean and the worst of what several seeds came to.
+// spread is the mean and the worst value of several seeds.
 type spread struct {
 	sum, worst float64
 	n          int
@@ -32,7 +32,7 @@ func (s *spread) add(v float64, atLeast bool) {
 
 func (s *spread) mean() float64 { return s.sum / float64(s.n) }
 
-// measured is a cell with what it came to.
+// measured is a cell with its values.
 type measured struct {
 	cell
 	spreads []spread // of its goals
@@ -53,8 +53,8 @@ func (c cell) over(t *testing.T, seeds int) measured {
 	return m
 }
 
-// TestFigures holds the client against the goals. In the short check a seed may
-// miss by what single seeds differ; with -figures the mean of the seeds counts.
+// TestFigures checks the client against the goals. The short check allows the slack
+// of a single seed; with -figures the mean of the seeds counts.
 func TestFigures(t *testing.T) {
 	var table []measured
 	for _, c := range cells() {
@@ -87,8 +87,8 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestRivals prints, with -figures, what other ways to keep to the limit come
-// to. In the short check it makes sure that they lose what we do not.
+// TestRivals prints, with -figures, the figures of other ways to respect the limit.
+// The short check makes sure that they lose calls and ours does not.
 func TestRivals(t *testing.T) {
 	n, worlds := 1, comparisons()
 	if *figures {
@@ -105,14 +105,14 @@ func TestRivals(t *testing.T) {
 	for _, r := range rivals() {
 		table.WriteString("| " + r.name + " |")
 		for _, w := range worlds {
-			var lost, refusals, ratio float64
+			var lost, limited, ratio float64
 			for seed := range n {
 				synctest.Test(t, func(*testing.T) {
 					a, b, c := r.compare(w.world, uint64(seed))
-					lost, refusals, ratio = lost+a/float64(n), refusals+b/float64(n), ratio+c/float64(n)
+					lost, limited, ratio = lost+a/float64(n), limited+b/float64(n), ratio+c/float64(n)
 				})
 			}
-			fmt.Fprintf(&table, " %s, %s, %.3f |", thousands(int(lost+0.5)), thousands(int(refusals+0.5)), ratio)
+			fmt.Fprintf(&table, " %s, %s, %.3f |", thousands(int(lost+0.5)), thousands(int(limited+0.5)), ratio)
 			if strings.Contains(r.name, "brellium") {
 				assert.Zero(t, lost, r.name)
 			} else if !*figures {
@@ -128,7 +128,7 @@ func TestRivals(t *testing.T) {
 
 // write prints the table in Markdown.
 func write(table []measured) {
-	fmt.Println("| # | situation | time over the bound | refused | fairness | |\n|---|---|---|---|---|---|")
+	fmt.Println("| # | situation | time over the bound | 429s | fairness | |\n|---|---|---|---|---|---|")
 	for _, m := range table {
 		var columns [4]string
 		for i, g := range m.goals {
@@ -136,7 +136,7 @@ func write(table []measured) {
 			switch g.of {
 			case ratio:
 				at, format = 0, "%.4f"
-			case refused:
+			case limited:
 				at, format = 1, "%.2f %%"
 			case fairness:
 				at, format = 2, "%.3f"

@@ -18,20 +18,20 @@ const (
 
 // column is one client's run in the picture, in steps of some seconds.
 type column struct {
-	title    string
-	tokens   []float64 // left in the bucket, each second
-	answered []float64 // calls a second
-	refused  []float64 // 429s a second
-	lost     int
-	refusals int
-	finished time.Duration
+	title      string
+	tokens     []float64 // left in the bucket, each second
+	succeeded  []float64 // calls a second
+	limited    []float64 // 429s a second
+	lost       int
+	rateLimits int
+	finished   time.Duration
 }
 
 // step is the width of the bars.
 const step = 5 * time.Second
 
-// portray runs five workers with one kind of client. It belongs into a bubble
-// of synctest.
+// portray runs five workers with one kind of client. It must run in a synctest
+// bubble.
 func portray(title string, client maker, seed uint64) column {
 	w := world{latency: near, level: 100, processes: even(workers, workers*callsPerWorker, 8)}
 	for i := range w.processes {
@@ -49,15 +49,15 @@ func portray(title string, client maker, seed uint64) column {
 		}
 	}
 	o := w.run(seed)
-	c.lost, c.refusals, c.finished = o.lost(), o.refusals(nil), o.finished()
+	c.lost, c.rateLimits, c.finished = o.lost(), o.rateLimits(nil), o.finished()
 	bars := int(c.finished/step) + 1
-	c.answered, c.refused = make([]float64, bars), make([]float64, bars)
-	for _, a := range o.answers {
+	c.succeeded, c.limited = make([]float64, bars), make([]float64, bars)
+	for _, a := range o.responses {
 		switch a.status {
 		case http.StatusOK:
-			c.answered[a.at/step] += 1 / step.Seconds()
+			c.succeeded[a.at/step] += 1 / step.Seconds()
 		case http.StatusTooManyRequests:
-			c.refused[a.at/step] += 1 / step.Seconds()
+			c.limited[a.at/step] += 1 / step.Seconds()
 		}
 	}
 	return c
@@ -89,24 +89,24 @@ type panel struct {
 
 var panels = []panel{
 	{"tokens left in the organization's bucket", "tokens", 100, []float64{0, 50, 100}, func(c column) []float64 { return c.tokens }, 1, 0},
-	{"answered calls a second (dashed: the refill of 5)", "answered", 25, []float64{0, 5, 25}, func(c column) []float64 { return c.answered }, step.Seconds(), 5},
-	{"refusals (429) a second", "refused", 50, []float64{0, 25, 50}, func(c column) []float64 { return c.refused }, step.Seconds(), 0},
+	{"successful calls a second (dashed: the refill of 5)", "succeeded", 25, []float64{0, 5, 25}, func(c column) []float64 { return c.succeeded }, step.Seconds(), 5},
+	{"429s a second", "limited", 50, []float64{0, 25, 50}, func(c column) []float64 { return c.limited }, step.Seconds(), 0},
 }
 
-// The picture brings its own ground, so that it can be read whatever it is put
-// on, and follows the reader's theme where the viewer tells.
+// The picture has its own background, so that it is readable on any page, and
+// follows the color scheme of the viewer.
 const style = `
 .ground{fill:#ffffff;stroke:#d0d7de}
 text{font-family:-apple-system,BlinkMacSystemFont,"Segoe UI","Noto Sans",Helvetica,Arial,sans-serif;fill:#1f2328}
 .head{font-size:16px;font-weight:600}.sum{font-size:13px}.small{font-size:11px;fill:#59636e}
 .bad{fill:#cf222e;font-weight:600}.good{fill:#1a7f37;font-weight:600}
 .axis{stroke:#d0d7de;fill:none}.limit{stroke:#59636e;stroke-dasharray:3 3;fill:none}
-.tokens{fill:#0969da;fill-opacity:.22;stroke:#0969da}.answered{fill:#1a7f37;fill-opacity:.75}.refused{fill:#cf222e;fill-opacity:.75}
+.tokens{fill:#0969da;fill-opacity:.22;stroke:#0969da}.succeeded{fill:#1a7f37;fill-opacity:.75}.limited{fill:#cf222e;fill-opacity:.75}
 @media (prefers-color-scheme:dark){
 .ground{fill:#0d1117;stroke:#3d444d}
 text{fill:#f0f6fc}.small{fill:#9198a1}.bad{fill:#ff7b72}.good{fill:#56d364}
 .axis{stroke:#3d444d}.limit{stroke:#9198a1}
-.tokens{fill:#58a6ff;stroke:#58a6ff}.answered{fill:#3fb950}.refused{fill:#f85149}
+.tokens{fill:#58a6ff;stroke:#58a6ff}.succeeded{fill:#3fb950}.limited{fill:#f85149}
 }`
 
 // draw writes the picture as SVG.
@@ -126,7 +126,7 @@ func draw(out io.Writer, columns []column) error {
 			sum, class = "no call lost", "sum good"
 		}
 		text(&b, x, 50, class, sum)
-		text(&b, x, 68, "small", fmt.Sprintf("%s refusals, over after %.0f s", thousands(c.refusals), c.finished.Seconds()))
+		text(&b, x, 68, "small", fmt.Sprintf("%s 429s, done after %.0f s", thousands(c.rateLimits), c.finished.Seconds()))
 		for j, p := range panels {
 			y := float64(headHeight + j*(panelHeight+panelGap))
 			if i == 0 {
@@ -141,17 +141,17 @@ func draw(out io.Writer, columns []column) error {
 		}
 	}
 	text(&b, leftMargin, float64(height-10), "small", fmt.Sprintf(
-		"%d processes, %d calls and 8 goroutines each, start at the same moment on one limit of 100 requests and 5 a second; round trips of 80 ms (median); simulated.", workers, callsPerWorker))
+		"%d processes, %d calls and 8 goroutines each, start at the same time on one limit of 100 requests and 5 a second; round trips of 80 ms (median); simulated.", workers, callsPerWorker))
 	b.WriteString("</svg>\n")
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
-// describe says in words what the picture shows.
+// describe returns the picture's description.
 func describe(columns []column) string {
 	var said []string
 	for _, c := range columns {
-		said = append(said, fmt.Sprintf("%s: %d of %d calls lost, %d refusals, over after %.0f s", c.title, c.lost, workers*callsPerWorker, c.refusals, c.finished.Seconds()))
+		said = append(said, fmt.Sprintf("%s: %d of %d calls lost, %d 429s, done after %.0f s", c.title, c.lost, workers*callsPerWorker, c.rateLimits, c.finished.Seconds()))
 	}
 	return strings.Join(said, "; ") + "."
 }

@@ -15,8 +15,8 @@ import (
 
 var svg = flag.String("svg", "", "write the picture to this file")
 
-// TestPicture draws the picture, and checks that it shows what it is there for:
-// side by side, our client loses no call where the others lose many.
+// TestPicture draws the picture and checks what it shows: our client loses no call,
+// and the others lose many.
 func TestPicture(t *testing.T) {
 	var columns []column
 	for _, c := range []struct {
@@ -26,10 +26,10 @@ func TestPicture(t *testing.T) {
 		synctest.Test(t, func(*testing.T) { columns = append(columns, portray(c.title, c.client, 1)) })
 	}
 	assert.Zero(t, columns[0].lost)
-	assert.Less(t, columns[0].refusals, 15)
+	assert.Less(t, columns[0].rateLimits, 15)
 	for _, c := range columns[1:] {
 		assert.Greater(t, c.lost, 150, c.title)
-		assert.Greater(t, c.refusals, 1500, c.title)
+		assert.Greater(t, c.rateLimits, 1500, c.title)
 	}
 
 	var picture bytes.Buffer

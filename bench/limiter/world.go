@@ -1,8 +1,7 @@
-// Package limiter measures how clients share the organization's rate limit:
-// simulated processes, each with a client of its own and some goroutines that
-// call without pause, against one emulator, in the virtual time of
-// testing/synctest. Nothing in it is a model of the client: what runs is the
-// client itself.
+// Package limiter measures how clients share the organization's rate limit.
+// Simulated processes, each with its own client and some goroutines that make
+// calls, run against one emulator in the virtual time of testing/synctest. The
+// real client runs, not a model of it.
 //
 //	go test ./limiter -run TestFigures -v -figures -seeds 10
 //
@@ -39,12 +38,12 @@ func (l latency) draw(r *rand.Rand) time.Duration {
 	return time.Duration(float64(l.median) * math.Exp(sigma*r.NormFloat64()))
 }
 
-// process is one of those that share the organization's limit.
+// process is one of the processes that share the organization's limit.
 type process struct {
 	client     maker
 	calls      int
 	concurrent int           // goroutines
-	start      time.Duration // when it begins
+	start      time.Duration // when it starts
 	pause      time.Duration // of a goroutine between two calls
 }
 
@@ -56,15 +55,15 @@ type world struct {
 	record    bool // let the emulator keep all requests
 	// while, when set, runs beside the processes until done is closed.
 	while func(e *brelliumtest.Emulator, done <-chan struct{})
-	// faults happen to requests for as long as the run lasts.
+	// faults are injected during the whole run.
 	faults []brelliumtest.Fault
 }
 
-// answer is one answer that a process got, or the lack of one.
-type answer struct {
+// response is the end of one request of a process.
+type response struct {
 	process  int
 	sent, at time.Duration // since the start
-	status   int           // 0: none
+	status   int           // 0: no response
 }
 
 // call is one call of a process.
@@ -74,15 +73,15 @@ type call struct {
 	err          error
 }
 
-// outcome is what came of a run.
+// outcome is the result of a run.
 type outcome struct {
-	world   world
-	answers []answer
-	calls   []call
-	spent   int // tokens, where the emulator recorded
+	world     world
+	responses []response
+	calls     []call
+	spent     int // tokens, if the emulator recorded
 }
 
-// run lets the processes do their work. It belongs into a bubble of synctest.
+// run makes the calls of all processes. It must run in a synctest bubble.
 func (w world) run(seed uint64) *outcome {
 	records := 0
 	if w.record {
@@ -117,20 +116,20 @@ func (w world) run(seed uint64) *outcome {
 			o.spent++
 		}
 	}
-	o.answers = m.answers
+	o.responses = m.responses
 	return o
 }
 
-// meter notes the answers that processes get and the calls that they make.
+// meter records the responses and calls of the processes.
 type meter struct {
 	next  http.RoundTripper
 	start time.Time
 
-	mu      sync.Mutex
-	answers []answer
+	mu        sync.Mutex
+	responses []response
 }
 
-// drive lets one process do its work.
+// drive makes the calls of one process.
 func (m *meter) drive(number int, p process, e *brelliumtest.Emulator, o *outcome) {
 	do := p.client(e, &metered{m, number})
 	left := p.calls
@@ -165,7 +164,7 @@ type metered struct {
 }
 
 func (m *metered) RoundTrip(r *http.Request) (*http.Response, error) {
-	a := answer{process: m.process, sent: time.Since(m.start)}
+	a := response{process: m.process, sent: time.Since(m.start)}
 	resp, err := m.next.RoundTrip(r)
 	a.at = time.Since(m.start)
 	if err == nil {
@@ -173,7 +172,7 @@ func (m *metered) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.answers = append(m.answers, a)
+	m.responses = append(m.responses, a)
 	return resp, err
 }
 
@@ -200,9 +199,9 @@ func (o *outcome) finished() time.Duration {
 	return at
 }
 
-// refusals calls each for every 429.
-func (o *outcome) refusals(each func(answer)) (n int) {
-	for _, a := range o.answers {
+// rateLimits counts the 429s and calls each, if set, with each of them.
+func (o *outcome) rateLimits(each func(response)) (n int) {
+	for _, a := range o.responses {
 		if a.status == http.StatusTooManyRequests {
 			n++
 			if each != nil {
@@ -213,27 +212,27 @@ func (o *outcome) refusals(each func(answer)) (n int) {
 	return n
 }
 
-// lastRefusal is when the last 429 came, after the last process had started.
-func (o *outcome) lastRefusal() time.Duration {
+// lastRateLimit is when the last 429 came, after the last process had started.
+func (o *outcome) lastRateLimit() time.Duration {
 	var start, last time.Duration
 	for _, p := range o.world.processes {
 		start = max(start, p.start)
 	}
-	o.refusals(func(a answer) { last = max(last, a.at-start) })
+	o.rateLimits(func(a response) { last = max(last, a.at-start) })
 	return last
 }
 
-// refusedLater counts the refusals of requests that their process sent after it
-// had had its first answer.
-func (o *outcome) refusedLater() int {
+// rateLimitedLater counts the 429s to requests that a process sent after its first
+// response.
+func (o *outcome) rateLimitedLater() int {
 	first := map[int]time.Duration{}
-	for _, a := range o.answers { // in the order in which they came
+	for _, a := range o.responses { // in order of time
 		if _, known := first[a.process]; !known && a.status != 0 {
 			first[a.process] = a.at
 		}
 	}
 	n := 0
-	o.refusals(func(a answer) {
+	o.rateLimits(func(a response) {
 		if a.sent > first[a.process] {
 			n++
 		}
@@ -241,10 +240,9 @@ func (o *outcome) refusedLater() int {
 	return n
 }
 
-// fairness is Jain's index of the processes' successes, the mean over the
-// windows of 30 s in which all of them are at work: 1 where all are served
-// alike, 1/n where one of n gets everything. It is 0 where there is no such
-// window.
+// fairness is Jain's index of the processes' successful calls, the mean over the
+// windows of 30 s in which all processes are active: 1 if the shares are equal,
+// 1/n if one of n gets everything. It is 0 if there is no such window.
 func (o *outcome) fairness() float64 {
 	const window = 30 * time.Second
 	n := len(o.world.processes)

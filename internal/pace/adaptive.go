@@ -5,106 +5,104 @@ import (
 	"time"
 )
 
-// What the server documents, and what is believed until answers say otherwise.
+// The documented limit, assumed until responses show otherwise.
 const (
-	documentedRate  = 5.0   // tokens a second; no header tells it
-	documentedLimit = 100.0 // capacity; RateLimit-Limit tells it
-	maxLimit        = 1e6   // a limit beyond this is taken as this
+	documentedRate  = 5.0   // tokens a second; no header reports it
+	documentedLimit = 100.0 // capacity; RateLimit-Limit reports it
+	maxLimit        = 1e6   // a higher limit counts as this
 )
 
-// The settings. They come from some 2,700 random settings tried in a
-// simulation of the documented server, and the figures are flat around them.
+// The settings. They were chosen among 2,700 random ones in a simulation of the
+// documented server. Small changes to them make no difference.
 const (
-	probeEvery     = 250 * time.Millisecond // between probes: slower than the refill
-	maxProbes      = 8                      // outstanding probes
-	reserve        = 2.0                    // tokens left in the bucket while alone
-	firstWindow    = 2                      // attempts side by side when alone begins
-	firstPause     = time.Second            // at most, when sharing begins
-	idleAfter      = 10 * time.Second       // without a send, an answer or a waiter: what was known is stale
-	aloneAfter     = 10 * time.Second       // without a sign of others, before alone
-	aloneAnswers   = 4                      // answers without a sign of others, before alone
-	targetLeft     = 11.0                   // tokens that those who share leave in the bucket
-	targetInterval = 1.0                    // seconds; towards it everybody is drawn, which makes shares equal
-	pullGain       = 0.8                    // how strongly
-	errorGain      = 1.5                    // how strongly the interval answers to what remains
-	averaging      = 0.5                    // share of a new interval in the average
-	minInterval    = 0.1                    // seconds; bounds of the averaged interval
-	maxInterval    = 10.0
-	lookAhead      = 0.5   // share of the interval by which a fall of what remains is thought on
-	fastFall       = 2.5   // tokens a second; a slower fall is noise
-	maxFall        = 40.0  // tokens; as much as a fall can count for
-	maxNext        = 12.0  // seconds; bound of the interval chosen
-	refusedStretch = 1.4   // the averaged interval grows by this on a refusal
-	refusedLeast   = 0.6   // share of the interval chosen after which the first may be sent again, beside others
-	refusedSpread  = 1.0   // share of it over which those refused together are drawn apart
-	smoothing      = 0.125 // share of a new round trip in the average
+	probeEvery       = 250 * time.Millisecond // between probes: slower than the refill
+	maxProbes        = 8                      // probes in flight
+	reserve          = 2.0                    // tokens left in the bucket while alone
+	firstWindow      = 2                      // attempts in flight when alone begins
+	firstPause       = time.Second            // longest first interval when sharing begins
+	idleAfter        = 10 * time.Second       // without a send, a response or a waiter, before probing again
+	aloneAfter       = 10 * time.Second       // without a sign of others, before alone
+	aloneResponses   = 4                      // responses without a sign of others, before alone
+	targetLeft       = 11.0                   // tokens left in the bucket while shared
+	targetInterval   = 1.0                    // seconds; all intervals are pulled to it, which makes shares equal
+	pullGain         = 0.8                    // weight of that pull
+	errorGain        = 1.5                    // weight of the error of what remains
+	averaging        = 0.5                    // weight of a new interval in the average
+	minInterval      = 0.1                    // seconds; bounds of the averaged interval
+	maxInterval      = 10.0
+	lookAhead        = 0.5   // part of the interval for which a fast fall is extrapolated
+	fastFall         = 2.5   // tokens a second; a slower fall is noise
+	maxFall          = 40.0  // tokens; limit of the extrapolation
+	maxNext          = 12.0  // seconds; limit of a single interval
+	rateLimitStretch = 1.4   // factor of the averaged interval for each 429
+	rateLimitLeast   = 0.6   // part of the interval to wait after a 429 while others spend
+	rateLimitSpread  = 1.0   // part of it over which those rate limited together are spread
+	smoothing        = 0.125 // weight of a new round trip in the average
 )
 
-// Adaptive keeps in step with the server's bucket. Two ideas carry it.
+// Adaptive tracks the server's bucket. It rests on two ideas.
 //
-// What remains according to the last answers, together with the log of its own
-// sends, bounds from both sides the tokens that the server will have once all
-// that is under way has arrived. "Nobody else is spending" can therefore be
-// checked rather than guessed, and while it holds, the bucket may be spent down
-// to a small reserve without any risk.
+// The tokens that remained by the last responses and the record of its own sends
+// give a lower and an upper bound of the tokens that the server will have once
+// all attempts in flight have arrived. Whether anybody else spends can therefore
+// be checked, and while nobody does, the bucket can be spent down to a small
+// reserve without risk of a 429.
 //
 // While others spend, all clients see the same number of remaining tokens. Each
-// chooses its interval between sends by a law that depends on that number and
-// on its own interval alone, which makes the shared bucket the channel through
-// which they agree, however many they are.
+// computes its interval between sends from that number and its own interval
+// alone. The shared bucket thus makes any number of clients agree.
 type Adaptive struct {
-	trusted bool   // the owner says that nobody else uses the bucket
-	told    bool   // an allowed request was answered with what remains
-	limited bool   // there was a refusal
-	others  bool   // answers, not only refusals, show that others spend
-	share   *Fixed // a bound on its own rate, or nil
+	trusted      bool   // the configuration says that nobody else uses the bucket
+	sawRemaining bool   // a response reported what remains
+	sawRateLimit bool   // there was a 429
+	othersSeen   bool   // reported tokens, not only 429s, show that others spend
+	share        *Fixed // limits its own spending, or nil
 
 	limit     float64       // capacity of the server's bucket
-	low, high float64       // bounds on the server's tokens less the attempts that have not reached it
+	low, high float64       // bounds of the server's tokens less the attempts that have not reached it
 	at        time.Duration // time of the bounds
 	inFlight  int
 	ended     int  // ended attempts that may have spent a token
-	turns     int  // sends so far
-	single    bool // blocked: one at a time until an answer is not
+	sends     int  // number of sends so far
+	oneByOne  bool // after a bare 403: at most one attempt in flight
 
-	mode       Mode
-	held       time.Duration // nothing is sent before
-	lastSend   time.Duration
-	active     time.Duration // last send, answer or departure of a waiter
-	waiting    bool          // somebody was told to wait
-	probes     int           // probes since probing began
-	wasAlone   bool          // probing began while alone: low is worth checking
-	window     int           // attempts side by side while alone
-	interval   float64       // averaged seconds between sends while shared; 0 before the first
-	next       time.Duration // earliest send while shared
-	left       float64       // what remained by the newest answer, -1 after a refusal
-	leftTurn   int           // which send that answer was to
-	leftAt     time.Duration // when that was sent
-	fall       float64       // tokens a second by which left falls, 0 unless it falls fast
-	roundTrip  float64       // averaged seconds; 0 before the first
-	lastOther  time.Duration // last sign that others spend
-	consistent int           // answers since then
-	lastGain   time.Duration // last sign of more tokens than believed; 0 before the first
-	undo       undo
+	mode        Mode
+	pausedUntil time.Duration
+	lastSend    time.Duration
+	lastActive  time.Duration // last send, response or end of a wait
+	waiting     bool          // the last Ready returned a wait
+	probes      int           // probes since probing began
+	wasAlone    bool          // it was alone before probing began, so low still holds
+	window      int           // attempts in flight allowed while alone
+	interval    float64       // averaged seconds between sends while shared; 0 before the first
+	next        time.Duration // earliest send while shared
+	left        float64       // tokens that remained by the newest response; -1 after a 429
+	leftSend    int           // number of the Send of that response
+	leftAt      time.Duration // time of that Send
+	fall        float64       // tokens a second by which left falls; 0 unless fast
+	roundTrip   float64       // averaged seconds; 0 before the first
+	lastOther   time.Duration // last sign that others spend
+	consistent  int           // responses since then
+	lastGain    time.Duration // last sign of more tokens than assumed; 0 before the first
+	undo        undo
 }
 
-// undo is what a Cancel of the latest Send restores, if no attempt has ended
-// since.
+// undo is what Cancel of the newest Send restores if no attempt has ended since.
 type undo struct {
-	turn           int // which send; 0 for none
+	send           int // number of that Send; 0 for none
 	lastSend, next time.Duration
 	interval       float64
 }
 
 // AdaptiveConfig changes how an Adaptive behaves. The zero value is the default.
 type AdaptiveConfig struct {
-	// Trusted says that nobody else uses the bucket: there is no slow start.
+	// Trusted says that nobody else uses the bucket, which skips the slow start.
 	Trusted bool
-	// Share bounds its own spending; nil means no bound.
+	// Share limits the machine's own spending; nil means no limit.
 	Share *Fixed
 }
 
-// NewAdaptive returns a machine that knows nothing yet.
+// NewAdaptive returns a machine that has seen no response yet.
 func NewAdaptive(c AdaptiveConfig) *Adaptive {
 	return &Adaptive{
 		trusted: c.Trusted,
@@ -114,12 +112,7 @@ func NewAdaptive(c AdaptiveConfig) *Adaptive {
 	}
 }
 
-// Mode implements Machine.
-func (a *Adaptive) Mode() Mode { return a.mode }
-
-// advance moves the bounds to now. A bucket gains at most documentedRate a
-// second and never holds more than its limit, less what is under way for the
-// lower bound.
+// advance moves the bounds to now.
 func (a *Adaptive) advance(now time.Duration) {
 	if now <= a.at {
 		return
@@ -131,19 +124,20 @@ func (a *Adaptive) advance(now time.Duration) {
 	a.bound()
 }
 
-// bound restores what always holds of the bounds.
+// bound limits the bounds to what the bucket can have: its capacity, for the
+// lower bound less the attempts in flight.
 func (a *Adaptive) bound() {
 	a.high = min(a.high, a.limit)
 	a.low = min(a.low, a.limit-float64(a.inFlight), a.high)
 }
 
-// Ready implements Machine.
+// Ready implements [Machine].
 func (a *Adaptive) Ready(now time.Duration) time.Duration {
 	a.advance(now)
-	if !a.waiting && now-a.active > idleAfter {
-		a.wakeUp(now)
+	if !a.waiting && now-a.lastActive > idleAfter {
+		a.afterPause(now)
 	}
-	wait := max(a.ready(now), a.held-now)
+	wait := max(a.ready(now), a.pausedUntil-now)
 	if a.share != nil {
 		wait = max(wait, a.share.Ready(now))
 	}
@@ -151,15 +145,15 @@ func (a *Adaptive) Ready(now time.Duration) time.Duration {
 	return max(wait, 0)
 }
 
-// wakeUp forgets what is stale after a pause: others may have spent.
-func (a *Adaptive) wakeUp(now time.Duration) {
-	a.active = now
+// afterPause discards what is stale after a pause, since others may have spent.
+func (a *Adaptive) afterPause(now time.Duration) {
+	a.lastActive = now
 	if a.mode == Probe {
 		return
 	}
 	if a.inFlight > 0 {
-		// An attempt has been under way all the time, and its answer may be
-		// too old to say anything, so there is no probing; start slowly.
+		// The response to an attempt from before the pause may be too old to
+		// probe with, so start slowly instead.
 		a.window = min(a.window, a.inFlight+firstWindow)
 		return
 	}
@@ -171,15 +165,15 @@ func (a *Adaptive) wakeUp(now time.Duration) {
 	a.probes = 0
 }
 
-// ready is Ready for the mode alone.
+// ready is Ready without pause and share.
 func (a *Adaptive) ready(now time.Duration) time.Duration {
-	if a.single && a.inFlight > 0 {
+	if a.oneByOne && a.inFlight > 0 {
 		return Never
 	}
 	switch a.mode {
 	case Probe:
 		switch {
-		case a.single:
+		case a.oneByOne:
 			return a.refilled(1)
 		case a.probes == 0:
 			return 0
@@ -199,31 +193,31 @@ func (a *Adaptive) ready(now time.Duration) time.Duration {
 	}
 }
 
-// reserve is what is left in the bucket while alone; less in a tiny bucket,
-// which could otherwise never be sent from.
+// reserve returns the tokens left in the bucket while alone: fewer in a tiny
+// bucket, from which nothing could be sent otherwise.
 func (a *Adaptive) reserve() float64 { return min(reserve, (a.limit-1)/2) }
 
-// refilled returns how long it takes until at least so many tokens are sure.
+// refilled returns how long it takes until the bucket surely has so many tokens.
 func (a *Adaptive) refilled(tokens float64) time.Duration {
 	if a.low >= tokens-rounding {
 		return 0
 	}
 	if a.limit-float64(a.inFlight) < tokens {
-		return Never // the bucket is too small for more side by side
+		return Never // the bucket is too small for more in flight
 	}
 	return seconds((tokens - a.low) / documentedRate)
 }
 
-// Send implements Machine.
+// Send implements [Machine].
 func (a *Adaptive) Send(now time.Duration) Ticket {
 	a.advance(now)
 	a.low--
 	a.high--
 	a.inFlight++
-	a.turns++
-	a.undo = undo{a.turns, a.lastSend, a.next, a.interval}
+	a.sends++
+	a.undo = undo{a.sends, a.lastSend, a.next, a.interval}
 	a.lastSend = now
-	a.active = now
+	a.lastActive = now
 	a.waiting = false
 	switch a.mode {
 	case Probe, Open:
@@ -237,16 +231,16 @@ func (a *Adaptive) Send(now time.Duration) Ticket {
 	if a.share != nil {
 		a.share.Send(now)
 	}
-	return Ticket{Sent: now, ended: a.ended, turn: a.turns}
+	return Ticket{Sent: now, ended: a.ended, send: a.sends}
 }
 
-// Cancel implements Machine.
+// Cancel implements [Machine].
 func (a *Adaptive) Cancel(now time.Duration, t Ticket) {
 	a.advance(now)
-	a.active = now
+	a.lastActive = now
 	a.inFlight--
 	a.giveBack()
-	if t.turn == a.undo.turn {
+	if t.send == a.undo.send {
 		a.lastSend, a.next, a.interval = a.undo.lastSend, a.undo.next, a.undo.interval
 	}
 	if a.share != nil {
@@ -254,7 +248,7 @@ func (a *Adaptive) Cancel(now time.Duration, t Ticket) {
 	}
 }
 
-// giveBack returns the token of an attempt that has ended and spent none.
+// giveBack returns the token of an attempt that ended without spending it.
 func (a *Adaptive) giveBack() {
 	a.low++
 	a.high++
@@ -264,12 +258,13 @@ func (a *Adaptive) giveBack() {
 	a.bound()
 }
 
-// law returns the interval in seconds to the next send while shared. The error
-// is corrected on the interval and not on the rate, by an amount that is the
-// same for everybody, which keeps the gain of the loop per own cycle
-// independent of how many share; the scale keeps it calm when round trips are
-// long beside the interval. A fast fall counts as if it had gone on already:
-// many who start together would else see plenty until there is nothing.
+// nextInterval returns the interval in seconds to the next send while shared.
+//
+// The error is corrected on the interval, not on the rate, by an amount that is
+// the same for every client. The loop gain per cycle is then independent of the
+// number of clients. The scale damps the loop when round trips are long compared
+// to the interval. A fast fall is extrapolated: many clients that start together
+// would otherwise see a full bucket until it is empty.
 func (a *Adaptive) nextInterval() float64 {
 	pull := pullGain * targetInterval * (1 - math.Sqrt(a.interval/targetInterval))
 	target := min(targetLeft, a.limit/4)
@@ -280,13 +275,13 @@ func (a *Adaptive) nextInterval() float64 {
 
 func (a *Adaptive) scale() float64 { return a.interval / (a.interval + 2*a.roundTrip) }
 
-// Done implements Machine.
+// Done implements [Machine].
 func (a *Adaptive) Done(now time.Duration, t Ticket, r Report) {
 	a.advance(now)
 	now = max(now, a.at)
-	a.active = now
+	a.lastActive = now
 	a.inFlight--
-	a.undo.turn = 0
+	a.undo.send = 0
 	if a.share != nil {
 		a.share.Done(now, t, r)
 	}
@@ -294,42 +289,41 @@ func (a *Adaptive) Done(now time.Duration, t Ticket, r Report) {
 		a.limit = min(float64(r.Limit), maxLimit)
 	}
 	switch {
-	case r.Refused:
-		a.refused(now, t, r)
+	case r.RateLimited:
+		a.rateLimited(now, t, r)
 	case r.Blocked:
 		a.high++
 		a.ended++
 		a.low = min(a.low, 0)
 		a.window = firstWindow
-		a.single = true
+		a.oneByOne = true
 	case r.Spent == SpentNo:
 		a.giveBack()
 	case r.Known:
-		a.single = false
+		a.oneByOne = false
 		a.learn(now, t, min(max(float64(r.Remaining), 0), a.limit))
 	default:
-		// Whether the token was spent is settled by the next answer; until
-		// then only the upper bound can rise.
-		a.single = false
+		// The next response shows whether the token was spent. Until then only
+		// the upper bound can rise.
+		a.oneByOne = false
 		if r.Spent != SpentYes {
 			a.high++
 		}
 		a.ended++
-		if r.Spent == SpentYes && !a.told {
-			a.untold()
+		if r.Spent == SpentYes && !a.sawRemaining {
+			a.noLimitReported()
 		}
 	}
 	a.bound()
 }
 
-// untold takes in that a request was allowed by a server that has never said
-// what remains: a double in somebody's tests, or a gateway that strips the
-// headers. Then there is nothing to keep in step with. Only once such a server
-// has refused something is it paced, by the documented limit and by what is
-// known of its own sends.
-func (a *Adaptive) untold() {
+// noLimitReported handles an allowed request to a server that has never reported
+// what remains: a fake server in a test, or a gateway that strips the headers.
+// Nothing is paced until its first 429, and from then on by the documented limit
+// and the machine's own sends.
+func (a *Adaptive) noLimitReported() {
 	switch {
-	case !a.limited:
+	case !a.sawRateLimit:
 		a.mode = Open
 	case a.mode != Alone:
 		a.enterAlone(a.inFlight + firstWindow)
@@ -338,39 +332,39 @@ func (a *Adaptive) untold() {
 	}
 }
 
-// refused takes in a 429: the bucket was empty, so others have spent.
-func (a *Adaptive) refused(now time.Duration, t Ticket, r Report) {
-	a.limited = true
-	a.single = false
+// rateLimited handles a 429: the bucket was empty, so others have spent.
+func (a *Adaptive) rateLimited(now time.Duration, t Ticket, r Report) {
+	a.sawRateLimit = true
+	a.oneByOne = false
 	a.giveBack()
 	a.low = min(a.low, 0)
 	a.high = min(a.high, 1+documentedRate*inSeconds(now-t.Sent))
 	a.sawOthers(now)
-	a.held = max(a.held, r.holdUntil(now))
-	a.left, a.leftTurn, a.fall = -1, a.turns, 0 // answers under way are older news
+	a.pausedUntil = max(a.pausedUntil, r.pauseUntil(now))
+	a.left, a.leftSend, a.fall = -1, a.sends, 0 // responses to earlier sends are older
 	if a.mode == Shared {
-		a.interval = min(refusedStretch*a.interval, maxInterval)
+		a.interval = min(rateLimitStretch*a.interval, maxInterval)
 	} else {
 		a.enterShared()
 	}
-	if !a.others {
-		// All that is known is the wait that the server asked for: the refused
-		// call goes then, and what comes after it is paced.
+	if !a.othersSeen {
+		// Only the wait that the server asked for is known: the call is retried
+		// then, and those after it are paced.
 		a.next = now
 		return
 	}
-	// Without this, those refused together would come back together, at ever
-	// longer intervals.
-	a.next = a.lastSend + seconds((refusedLeast+refusedSpread*r.Jitter)*a.nextInterval())
+	// Otherwise those rate limited together would retry together, at ever longer
+	// intervals.
+	a.next = a.lastSend + seconds((rateLimitLeast+rateLimitSpread*r.Jitter)*a.nextInterval())
 }
 
-// sawOthers starts the count of answers without a sign of others anew.
+// sawOthers restarts the count of responses without a sign of others.
 func (a *Adaptive) sawOthers(now time.Duration) {
 	a.lastOther = now
 	a.consistent = 0
 }
 
-// enterShared begins to share, at the last known pace.
+// enterShared starts sharing at the last known interval.
 func (a *Adaptive) enterShared() {
 	a.mode = Shared
 	if a.interval == 0 {
@@ -381,18 +375,18 @@ func (a *Adaptive) enterShared() {
 
 func (a *Adaptive) enterAlone(window int) {
 	a.mode = Alone
-	a.others = false
+	a.othersSeen = false
 	a.window = window
 	if a.trusted {
 		a.window = math.MaxInt
 	}
 }
 
-// learn takes in how many tokens remained by the answer to an attempt that
-// spent one.
+// learn handles the number of tokens that remained by the response to an attempt
+// that spent one.
 func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
-	a.told = true
-	// Requests of its own that the server may have seen after this one.
+	a.sawRemaining = true
+	// The machine's own requests that the server may have seen after this one.
 	after := float64(a.inFlight + a.ended - t.ended)
 	a.ended++
 	took := inSeconds(now - t.Sent)
@@ -403,11 +397,11 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 	} else {
 		a.roundTrip += smoothing * (took - a.roundTrip)
 	}
-	if t.turn > a.leftTurn {
-		a.follow(t, remaining)
+	if t.send > a.leftSend {
+		a.track(t, remaining)
 	}
 	if remaining == 0 {
-		a.held = max(a.held, now+refillPause)
+		a.pausedUntil = max(a.pausedUntil, now+refillPause)
 	}
 
 	othersSpent := top < a.low-rounding
@@ -416,12 +410,12 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 		full := remaining >= a.limit-float64(a.probes)-1
 		alone := full || a.trusted || a.wasAlone && !othersSpent
 		a.low, a.high = bottom, top
-		a.left, a.leftTurn, a.leftAt, a.fall = remaining, t.turn, t.Sent, 0
+		a.left, a.leftSend, a.leftAt, a.fall = remaining, t.send, t.Sent, 0
 		if alone {
 			a.enterAlone(firstWindow)
 			a.consistent++
 		} else {
-			a.others = true
+			a.othersSeen = true
 			a.sawOthers(now)
 			a.interval = targetInterval
 			a.enterShared()
@@ -429,7 +423,7 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 		}
 		return
 	case othersSpent:
-		a.others = true
+		a.othersSeen = true
 		a.low, a.high = bottom, top
 		a.sawOthers(now)
 		if a.mode == Alone {
@@ -437,8 +431,8 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 			return
 		}
 	case bottom > a.high+rounding:
-		// An attempt was lost on its way, or the refill is faster than
-		// believed: this alone follows a raised limit.
+		// An attempt never arrived, or the refill is faster than assumed. This
+		// case alone follows a raised limit.
 		a.low, a.high = bottom, top
 		a.lastGain = now
 		a.consistent++
@@ -450,65 +444,63 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 	switch {
 	case a.mode == Alone:
 		if a.window < math.MaxInt {
-			a.window++ // doubles each round trip
+			a.window++ // doubles it each round trip
 		}
-	case a.consistent >= aloneAnswers && now-a.lastOther >= aloneAfter:
+	case a.consistent >= aloneResponses && now-a.lastOther >= aloneAfter:
 		a.enterAlone(max(firstWindow, a.inFlight+1))
 	default:
 		a.next = a.lastSend + seconds(a.nextInterval())
 	}
 }
 
-// follow takes in what remains by a newer answer, and how fast that falls.
-func (a *Adaptive) follow(t Ticket, remaining float64) {
-	const shortest = 0.05 // seconds; two sends may come at the same moment
+// track records what remained by a newer response, and how fast that falls.
+func (a *Adaptive) track(t Ticket, remaining float64) {
+	const shortest = 0.05 // seconds; two sends may have the same time
 	fall := (a.left - remaining) / max(inSeconds(t.Sent-a.leftAt), shortest)
 	if a.left < 0 || fall < fastFall {
 		fall = 0
 	}
-	a.left, a.leftTurn, a.leftAt, a.fall = remaining, t.turn, t.Sent, fall
+	a.left, a.leftSend, a.leftAt, a.fall = remaining, t.send, t.Sent, fall
 }
 
-// Idle implements Machine.
+// Idle implements [Machine].
 func (a *Adaptive) Idle(now time.Duration) {
 	a.waiting = false
-	a.active = max(a.active, now)
+	a.lastActive = max(a.lastActive, now)
 }
 
-// AtLeast implements Machine. It errs on the side of too short: the upper
-// bound of the tokens counts, and while shared, the fastest that the law would
-// let the interval fall.
+// AtLeast implements [Machine]. It assumes the best case: the upper bound of the
+// tokens, and while shared, the fastest fall of the interval.
 func (a *Adaptive) AtLeast(now time.Duration, ahead int) time.Duration {
 	a.advance(now)
-	held := max(a.held-now, 0)
-	wait := held
+	wait := max(a.pausedUntil-now, 0)
 	if a.share != nil {
 		wait = max(wait, a.share.AtLeast(now, ahead))
 	}
 	if a.mode == Probe || a.mode == Open {
 		return wait
 	}
-	if a.inFlight == 0 { // no answer will change it for the first
+	if a.inFlight == 0 { // no response can shorten the wait of the first
 		wait = max(wait, a.ready(now))
 	}
 	if a.lastGain == 0 || now-a.lastGain > time.Minute {
 		wait = max(wait, seconds((float64(ahead)+1-a.high)/documentedRate))
 	}
 	if a.mode == Shared {
-		// From the moment when it may be alone again, the law binds no more.
-		wait = max(wait, min(a.lawAtLeast(now, ahead), a.lastOther+aloneAfter-now))
+		// Once it may be alone again, the interval no longer applies.
+		wait = max(wait, min(a.sharedAtLeast(now, ahead), a.lastOther+aloneAfter-now))
 	}
 	return wait
 }
 
-// lawAtLeast returns the shortest time in which the law lets so many attempts
-// and then one more go.
-func (a *Adaptive) lawAtLeast(now time.Duration, ahead int) time.Duration {
-	// The interval chosen is at least half the average, and the average gives
-	// way by at most a quarter each time.
+// sharedAtLeast returns the shortest time in which nextInterval allows ahead
+// attempts and then one more.
+func (a *Adaptive) sharedAtLeast(now time.Duration, ahead int) time.Duration {
+	// An interval is at least half the average, and the average falls by at most
+	// a quarter each time.
 	const fall = 1 - averaging/2
 	next := a.next
-	if a.inFlight > 0 { // whose answer may let it fall
+	if a.inFlight > 0 { // a response may shorten the interval
 		next = min(next, a.lastSend+seconds(a.interval/2))
 	}
 	next = max(next-now, 0)
@@ -524,15 +516,7 @@ func (a *Adaptive) lawAtLeast(now time.Duration, ahead int) time.Duration {
 	return next + seconds(sum)
 }
 
-// State implements Machine.
+// State implements [Machine].
 func (a *Adaptive) State(now time.Duration) State {
-	a.advance(now)
-	return State{
-		Mode:     a.mode,
-		Low:      a.low,
-		High:     a.high,
-		InFlight: a.inFlight,
-		Held:     max(a.held-now, 0),
-		Interval: seconds(a.interval),
-	}
+	return State{Mode: a.mode, InFlight: a.inFlight, PausedFor: max(a.pausedUntil-now, 0)}
 }

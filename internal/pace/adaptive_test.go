@@ -20,11 +20,11 @@ func ok(remaining int) Report {
 	return Report{Known: true, Spent: SpentYes, Limit: 100, Remaining: remaining}
 }
 
-func refusal(after time.Duration) Report {
-	return Report{Refused: true, Spent: SpentNo, RetryAfter: after}
+func rateLimited(after time.Duration) Report {
+	return Report{RateLimited: true, Spent: SpentNo, RetryAfter: after}
 }
 
-// exchange sends one attempt as soon as it may and answers it after 100 ms.
+// exchange sends one attempt as soon as allowed. Its response comes after 100 ms.
 func exchange(m Machine, now time.Duration, r Report) time.Duration {
 	now += m.Ready(now)
 	t := m.Send(now)
@@ -33,24 +33,23 @@ func exchange(m Machine, now time.Duration, r Report) time.Duration {
 	return now
 }
 
-// alone returns a machine that knows that it is alone, with the bucket full but
-// for one token, at 100 ms.
+// alone returns a machine in mode Alone, with 99 tokens left, at 100 ms.
 func alone(t *testing.T) (*Adaptive, time.Duration) {
 	a := NewAdaptive(AdaptiveConfig{})
 	now := exchange(a, 0, ok(99))
-	require.Equal(t, Alone, a.Mode())
+	require.Equal(t, Alone, a.mode)
 	return a, now
 }
 
-// shared returns a machine that knows of others, at 100 ms, with 20 tokens left.
+// shared returns a machine in mode Shared, with 20 tokens left, at 100 ms.
 func shared(t *testing.T) (*Adaptive, time.Duration) {
 	a := NewAdaptive(AdaptiveConfig{})
 	now := exchange(a, 0, ok(20))
-	require.Equal(t, Shared, a.Mode())
+	require.Equal(t, Shared, a.mode)
 	return a, now
 }
 
-func TestProbesUntilTheFirstAnswer(t *testing.T) {
+func TestProbesUntilTheFirstResponse(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{})
 	now := time.Duration(0)
 	for range maxProbes {
@@ -58,14 +57,14 @@ func TestProbesUntilTheFirstAnswer(t *testing.T) {
 		a.Send(now)
 	}
 	require.Equal(t, 7*probeEvery, now, "the first at once, the others 250 ms apart")
-	require.Equal(t, Never, a.Ready(now+anyTime), "eight outstanding")
+	require.Equal(t, Never, a.Ready(now+anyTime), "eight in flight")
 }
 
-func TestFirstAnswerTellsWhetherOthersSpend(t *testing.T) {
+func TestFirstResponseShowsWhetherOthersSpend(t *testing.T) {
 	for remaining, mode := range map[int]Mode{99: Alone, 98: Alone, 97: Shared, 0: Shared} {
 		a := NewAdaptive(AdaptiveConfig{})
 		exchange(a, 0, ok(remaining))
-		require.Equal(t, mode, a.Mode(), "%d left", remaining)
+		require.Equal(t, mode, a.mode, "%d left", remaining)
 	}
 }
 
@@ -96,7 +95,7 @@ func TestAloneDoublesEachRoundTripAndKeepsAReserve(t *testing.T) {
 	require.LessOrEqual(t, wait, 200*ms)
 }
 
-func TestTrustedNeedsOneAnswer(t *testing.T) {
+func TestTrustedNeedsOneResponse(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{Trusted: true})
 	now := exchange(a, 0, ok(60))
 	n := 0
@@ -107,7 +106,7 @@ func TestTrustedNeedsOneAnswer(t *testing.T) {
 	require.Equal(t, 58, n)
 }
 
-func TestShareBoundsItsOwnSpending(t *testing.T) {
+func TestShareLimitsItsOwnSpending(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{Trusted: true, Share: NewFixed(4, 0.5)})
 	now := exchange(a, 0, ok(99))
 	for range 3 {
@@ -126,26 +125,26 @@ func TestShareBoundsItsOwnSpending(t *testing.T) {
 func TestOthersSpendingEndsAlone(t *testing.T) {
 	a, now := alone(t)
 	now = exchange(a, now, ok(98))
-	require.Equal(t, Alone, a.Mode())
+	require.Equal(t, Alone, a.mode)
 	exchange(a, now, ok(90))
-	require.Equal(t, Shared, a.Mode())
-	require.Equal(t, 91.5, a.high, "90, what one token is cut off, and half a token in 100 ms")
+	require.Equal(t, Shared, a.mode)
+	require.Equal(t, 91.5, a.high, "90, what rounding down hides, and half a token in 100 ms")
 }
 
-func TestAnswersThatOvertookEachOtherAreNoSignOfOthers(t *testing.T) {
+func TestReorderedResponsesAreNoSignOfOthers(t *testing.T) {
 	a, now := alone(t)
 	first, second := a.Send(now), a.Send(now)
 	now += 50 * ms
 	a.Done(now, second, ok(97)) // the server saw the first before
 	a.Done(now, first, ok(98))
-	require.Equal(t, Alone, a.Mode())
+	require.Equal(t, Alone, a.mode)
 	require.GreaterOrEqual(t, a.low, 97.0)
 	require.Equal(t, 97.0, a.left, "the newest request counts")
 }
 
-// An answer without headers may be to a request that the server saw after the
-// one whose answer comes next.
-func TestAnswerWithoutHeadersMayHaveSpent(t *testing.T) {
+// The server may have seen the request of a response without headers after the
+// request of the next response.
+func TestResponseWithoutHeadersMayHaveSpent(t *testing.T) {
 	a, now := alone(t)
 	low := a.low
 	first, second := a.Send(now), a.Send(now)
@@ -153,19 +152,19 @@ func TestAnswerWithoutHeadersMayHaveSpent(t *testing.T) {
 	require.Equal(t, low-2, a.low)
 	a.Done(now, first, ok(98))
 	require.Equal(t, low-2, a.low, "the second may have been seen after the first")
-	require.Equal(t, Alone, a.Mode())
+	require.Equal(t, Alone, a.mode)
 }
 
 // xanzy/go-gitlab#909, xanzy/go-gitlab#1659: missing headers were read as a
 // limit of zero.
-func TestAnswersWithoutHeadersChangeNothing(t *testing.T) {
+func TestResponsesWithoutHeadersChangeNothing(t *testing.T) {
 	for name, r := range map[string]Report{
 		"unknown": {}, "paid": {Spent: SpentYes}, "not paid": {Spent: SpentNo},
 		"no limit": {Known: true, Spent: SpentYes, Remaining: 97},
 	} {
 		a, now := alone(t)
 		exchange(a, now, r)
-		require.Equal(t, Alone, a.Mode(), name)
+		require.Equal(t, Alone, a.mode, name)
 		require.Equal(t, 100.0, a.limit, name)
 		require.Zero(t, a.Ready(now+100*ms), name)
 		checkBounds(t, a)
@@ -175,17 +174,17 @@ func TestAnswersWithoutHeadersChangeNothing(t *testing.T) {
 			continue
 		}
 		exchange(a, 0, r)
-		require.Equal(t, Probe, a.Mode(), name)
+		require.Equal(t, Probe, a.mode, name)
 	}
 }
 
-// A server that allows requests and tells of no limit is a double in somebody's
-// tests, or behind a gateway that strips headers.
-func TestServerThatTellsOfNoLimitIsNotPaced(t *testing.T) {
+// A server that allows requests and reports no limit is a fake in a test, or
+// behind a gateway that strips headers.
+func TestServerThatReportsNoLimitIsNotPaced(t *testing.T) {
 	paid := Report{Spent: SpentYes}
 	a := NewAdaptive(AdaptiveConfig{})
 	now := exchange(a, 0, paid)
-	require.Equal(t, Open, a.Mode())
+	require.Equal(t, Open, a.mode)
 	for range 300 {
 		require.Zero(t, a.Ready(now))
 		a.Send(now)
@@ -196,34 +195,34 @@ func TestServerThatTellsOfNoLimitIsNotPaced(t *testing.T) {
 	}
 	require.Zero(t, a.Ready(now+time.Hour), "nor after a pause")
 
-	// From its first refusal on it is paced by the documented limit.
+	// From its first 429 on it is paced by the documented limit.
 	now += time.Hour
-	a.Done(now, a.Send(now), Report{Refused: true, Spent: SpentNo, RetryAfter: time.Second})
+	a.Done(now, a.Send(now), Report{RateLimited: true, Spent: SpentNo, RetryAfter: time.Second})
 	now += a.Ready(now)
 	begun, sent := now, 0
 	for ; now < begun+time.Minute; sent++ {
 		now = exchange(a, now, paid)
-		require.NotEqual(t, Open, a.Mode())
+		require.NotEqual(t, Open, a.mode)
 		now += a.Ready(now)
 	}
 	require.InDelta(t, 60*5, sent, 10)
 
-	// And once it has told what remains, it is held to that.
+	// Once it has reported what remains, that counts.
 	b := NewAdaptive(AdaptiveConfig{})
 	now = exchange(b, exchange(b, 0, paid), ok(40))
-	require.Equal(t, Shared, b.Mode(), "what is missing was spent by others")
+	require.Equal(t, Shared, b.mode, "what is missing was spent by others")
 	exchange(b, now+b.Ready(now), paid)
-	require.Equal(t, Shared, b.Mode())
+	require.Equal(t, Shared, b.mode)
 }
 
-// Where nothing but refusals speaks of others, a refused call waits as long as
-// it was asked to, and no longer: the head of the queue would else use up the
-// total time long before its attempts.
-func TestRefusalsAloneAreWaitedOutAsTheyAsk(t *testing.T) {
+// If only 429s show that others spend, a call waits as long as each 429 asks and no
+// longer. Otherwise the first in the queue would reach its total timeout before
+// its attempt limit.
+func TestRateLimitsAloneCauseOnlyTheWaitTheyAskFor(t *testing.T) {
 	for range 3 {
 		a, now := alone(t)
 		for range 9 {
-			a.Done(now+100*ms, a.Send(now), Report{Refused: true, Spent: SpentNo, RetryAfter: 2 * time.Second, Jitter: 0.5})
+			a.Done(now+100*ms, a.Send(now), Report{RateLimited: true, Spent: SpentNo, RetryAfter: 2 * time.Second, Jitter: 0.5})
 			now += 100 * ms
 			require.Equal(t, 2250*ms, a.Ready(now))
 			now += 2250 * ms
@@ -234,20 +233,20 @@ func TestRefusalsAloneAreWaitedOutAsTheyAsk(t *testing.T) {
 	}
 
 	a, now := shared(t)
-	a.Done(now, a.Send(now), Report{Refused: true, Spent: SpentNo, RetryAfter: time.Second, Jitter: 0.5})
-	require.Greater(t, a.Ready(now), 2*time.Second, "beside others it gives way further")
+	a.Done(now, a.Send(now), Report{RateLimited: true, Spent: SpentNo, RetryAfter: time.Second, Jitter: 0.5})
+	require.Greater(t, a.Ready(now), 2*time.Second, "while others spend it waits longer")
 }
 
-func TestFirstRefusalIsWaitedOutAsItAsked(t *testing.T) {
+func TestFirstRateLimitCausesOnlyTheWaitItAsksFor(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{})
-	a.Done(100*ms, a.Send(0), Report{Refused: true, Spent: SpentNo, RetryAfter: 2 * time.Second, Jitter: 0.5})
+	a.Done(100*ms, a.Send(0), Report{RateLimited: true, Spent: SpentNo, RetryAfter: 2 * time.Second, Jitter: 0.5})
 	require.Equal(t, 2250*ms, a.Ready(100*ms))
 	require.Zero(t, a.Ready(2350*ms))
-	a.Done(2400*ms, a.Send(2350*ms), Report{Refused: true, Spent: SpentNo, RetryAfter: 2 * time.Second})
+	a.Done(2400*ms, a.Send(2350*ms), Report{RateLimited: true, Spent: SpentNo, RetryAfter: 2 * time.Second})
 	require.Equal(t, 2*time.Second, a.Ready(2400*ms))
 }
 
-func TestUnpaidAttemptGivesItsTokenBack(t *testing.T) {
+func TestUnspentAttemptReturnsItsToken(t *testing.T) {
 	a, now := alone(t)
 	low, high := a.low, a.high
 	a.Done(now, a.Send(now), Report{Spent: SpentNo})
@@ -266,30 +265,30 @@ func TestCancelLeavesNoDebt(t *testing.T) {
 		before := *a
 		a.Cancel(now, a.Send(now))
 		require.Zero(t, a.Ready(now), name)
-		before.turns, before.undo, before.active = a.turns, a.undo, a.active
+		before.sends, before.undo, before.lastActive = a.sends, a.undo, a.lastActive
 		require.Equal(t, before, *a, name)
 	}
 }
 
-func TestCancelAfterAnAnswerKeepsWhatItTaught(t *testing.T) {
+func TestCancelAfterAResponseKeepsWhatItShowed(t *testing.T) {
 	a, now := alone(t)
 	first, second := a.Send(now), a.Send(now)
 	a.Done(now, first, ok(50))
 	a.Cancel(now, second)
-	require.Equal(t, Shared, a.Mode())
+	require.Equal(t, Shared, a.mode)
 	require.Equal(t, targetInterval, a.interval)
 	require.Zero(t, a.Ready(now+anyTime))
 	checkBounds(t, a)
 }
 
-func TestRefusalHoldsEverythingBack(t *testing.T) {
+func TestRateLimitPausesEverything(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) (*Adaptive, time.Duration){"alone": alone, "shared": shared} {
 		a, now := start(t)
-		r := refusal(3 * second)
+		r := rateLimited(3 * second)
 		r.Jitter = 0.5
 		now = exchange(a, now, r)
-		require.Equal(t, Shared, a.Mode(), name)
-		require.Equal(t, 3250*ms, a.State(now).Held, name)
+		require.Equal(t, Shared, a.mode, name)
+		require.Equal(t, 3250*ms, a.State(now).PausedFor, name)
 		require.GreaterOrEqual(t, a.Ready(now), 3250*ms, name)
 		require.LessOrEqual(t, a.Ready(now), 5*second, name)
 		require.LessOrEqual(t, a.low, 0.0, name)
@@ -301,22 +300,22 @@ func TestRefusalHoldsEverythingBack(t *testing.T) {
 	}
 }
 
-func TestRefusalWithoutATimeHoldsForASecond(t *testing.T) {
+func TestRateLimitWithoutAWaitPausesForASecond(t *testing.T) {
 	for _, after := range []time.Duration{0, -second} {
 		a, now := alone(t)
-		now = exchange(a, now, refusal(after))
-		require.Equal(t, second, a.State(now).Held)
+		now = exchange(a, now, rateLimited(after))
+		require.Equal(t, second, a.State(now).PausedFor)
 	}
 	a, now := alone(t)
-	now = exchange(a, now, refusal(math.MaxInt64))
-	require.Equal(t, maxRetryAfter, a.State(now).Held, "an absurd one does not overflow")
+	now = exchange(a, now, rateLimited(math.MaxInt64))
+	require.Equal(t, maxRetryAfter, a.State(now).PausedFor, "an absurd one does not overflow")
 }
 
-func TestShorterRefusalDoesNotShortenTheHold(t *testing.T) {
+func TestShorterRateLimitDoesNotShortenThePause(t *testing.T) {
 	a, now := alone(t)
 	first, second := a.Send(now), a.Send(now)
-	a.Done(now, first, refusal(10*time.Second))
-	a.Done(now, second, refusal(time.Second))
+	a.Done(now, first, rateLimited(10*time.Second))
+	a.Done(now, second, rateLimited(time.Second))
 	require.Equal(t, 10*time.Second, a.Ready(now))
 }
 
@@ -341,7 +340,7 @@ func TestBlockedEmptiesTheBucketAndSendsOneByOne(t *testing.T) {
 	ticket := a.Send(now)
 	require.Equal(t, Never, a.Ready(now+anyTime))
 	a.Done(now, ticket, ok(97))
-	require.Zero(t, a.Ready(now), "the first answer that is not blocked ends it")
+	require.Zero(t, a.Ready(now), "the first response that is not blocked ends it")
 
 	a = NewAdaptive(AdaptiveConfig{})
 	now = exchange(a, 0, Report{Blocked: true})
@@ -354,7 +353,7 @@ func TestBlockedEmptiesTheBucketAndSendsOneByOne(t *testing.T) {
 	require.Equal(t, second, f.Ready(now))
 }
 
-func TestChangedLimitIsTakenOver(t *testing.T) {
+func TestChangedLimitIsAdopted(t *testing.T) {
 	a, now := alone(t)
 	r := ok(45)
 	r.Limit = 50
@@ -372,11 +371,11 @@ func TestTinyLimitCanBeSentFrom(t *testing.T) {
 			require.LessOrEqual(t, a.Ready(now), 12*second, "limit %d", limit)
 			a.Idle(now)
 		}
-		require.Equal(t, Alone, a.Mode(), "limit %d", limit)
+		require.Equal(t, Alone, a.mode, "limit %d", limit)
 	}
 }
 
-func TestNoMoreUnderWayThanTheLimit(t *testing.T) {
+func TestNoMoreInFlightThanTheLimit(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{Trusted: true})
 	now := exchange(a, 0, ok(99))
 	n := 0
@@ -391,25 +390,25 @@ func TestNoMoreUnderWayThanTheLimit(t *testing.T) {
 func TestPauseLeadsBackToProbing(t *testing.T) {
 	a, now := alone(t)
 	require.Zero(t, a.Ready(now+10*second))
-	require.Equal(t, Alone, a.Mode())
+	require.Equal(t, Alone, a.mode)
 
 	require.Zero(t, a.Ready(now+11*second))
-	require.Equal(t, Probe, a.Mode())
+	require.Equal(t, Probe, a.mode)
 	now = exchange(a, now+11*second, ok(70))
-	require.Equal(t, Shared, a.Mode(), "others have spent in the meantime")
+	require.Equal(t, Shared, a.mode, "others have spent in the meantime")
 
-	// A wait is no pause, however long.
-	now = exchange(a, now, refusal(time.Minute))
+	// A wait is no idle time, however long.
+	now = exchange(a, now, rateLimited(time.Minute))
 	now += a.Ready(now)
 	require.Zero(t, a.Ready(now))
-	require.Equal(t, Shared, a.Mode())
+	require.Equal(t, Shared, a.mode)
 
-	// It is one when the last waiter has left.
-	now = exchange(a, now, refusal(time.Minute))
+	// It is once the last waiter has left.
+	now = exchange(a, now, rateLimited(time.Minute))
 	require.Positive(t, a.Ready(now))
 	a.Idle(now + second)
 	a.Ready(now + 12*second)
-	require.Equal(t, Probe, a.Mode())
+	require.Equal(t, Probe, a.mode)
 }
 
 // A lone process that paused before the bucket was full again is still alone.
@@ -423,14 +422,14 @@ func TestPauseOnAHalfFullBucketStaysAlone(t *testing.T) {
 	}
 	now += 11 * second
 	require.Zero(t, a.Ready(now))
-	require.Equal(t, Probe, a.Mode())
+	require.Equal(t, Probe, a.mode)
 	exchange(a, now, ok(int(a.low)-1))
-	require.Equal(t, Alone, a.Mode())
+	require.Equal(t, Alone, a.mode)
 }
 
-// While one slow request is under way there is no probing after a pause, but
-// neither a burst on what may be stale.
-func TestPauseBesideASlowRequestBeginsSlowly(t *testing.T) {
+// While a slow request is in flight there is no probing after a pause, but also no
+// burst based on stale bounds.
+func TestPauseWithASlowRequestStartsSlowly(t *testing.T) {
 	a, now := alone(t)
 	for range 10 {
 		now = exchange(a, now, ok(98))
@@ -449,7 +448,7 @@ func TestPauseBesideASlowRequestBeginsSlowly(t *testing.T) {
 func TestSharedBecomesAloneWhenNobodyElseSpends(t *testing.T) {
 	a, now := shared(t)
 	bucket := &server{limit: 100, rate: 5, tokens: 20, at: now}
-	for a.Mode() == Shared {
+	for a.mode == Shared {
 		now += a.Ready(now)
 		now = exchange(a, now, bucket.take(now))
 		require.Less(t, now, 15*second)
@@ -466,7 +465,7 @@ func TestClockThatStepsBackIsIgnored(t *testing.T) {
 	checkBounds(t, a)
 }
 
-func TestAtLeastCountsThoseInFront(t *testing.T) {
+func TestAtLeastCountsThoseAhead(t *testing.T) {
 	a, now := alone(t)
 	for range 99 {
 		a.Send(now)
@@ -474,24 +473,24 @@ func TestAtLeastCountsThoseInFront(t *testing.T) {
 	require.LessOrEqual(t, a.AtLeast(now, 0), 200*ms)
 	require.InDelta(t, float64(10*second), float64(a.AtLeast(now, 50)), float64(300*ms))
 
-	// Once answers have shown more tokens than believed, nothing is certain.
+	// Once responses have shown more tokens than assumed, nothing is certain.
 	a.lastGain = now
 	require.Zero(t, a.AtLeast(now, 50))
 	require.Positive(t, a.AtLeast(now+2*time.Minute, 1000))
 
-	// While shared, the law bounds it, until it may be alone again.
+	// While shared, the interval is the bound until it may be alone again.
 	a, now = shared(t)
 	for range 3 {
 		now = exchange(a, now, ok(0))
 	}
-	require.Equal(t, a.Ready(now), a.AtLeast(now, 0), "with nothing under way it is certain for the first")
+	require.Equal(t, a.Ready(now), a.AtLeast(now, 0), "with nothing in flight it is certain for the first")
 	require.Greater(t, a.AtLeast(now, 1), a.AtLeast(now, 0))
 	require.GreaterOrEqual(t, a.AtLeast(now, 3), a.AtLeast(now, 1))
 	require.LessOrEqual(t, a.AtLeast(now, 20), seconds(maxNext))
 	require.Greater(t, a.AtLeast(now, 1000), 100*second)
 
 	a = NewAdaptive(AdaptiveConfig{})
-	require.Zero(t, a.AtLeast(0, 1000), "nothing is known before the first answer")
+	require.Zero(t, a.AtLeast(0, 1000), "nothing is known before the first response")
 }
 
 func TestFixedBucket(t *testing.T) {
@@ -520,14 +519,14 @@ func TestFixedBucketOfASmallShare(t *testing.T) {
 	require.Greater(t, f.Ready(0), anyTime)
 }
 
-func TestFixedBucketComesBackOneByOneAfterARefusal(t *testing.T) {
+func TestFixedBucketRestartsOneByOneAfterARateLimit(t *testing.T) {
 	f := NewFixed(50, 5)
 	var tickets []Ticket
 	for range 50 {
 		tickets = append(tickets, f.Send(0))
 	}
 	for _, ticket := range tickets {
-		f.Done(100*ms, ticket, refusal(10*second))
+		f.Done(100*ms, ticket, rateLimited(10*second))
 	}
 	now := 100 * ms
 	require.Equal(t, 10*second, f.Ready(now))
@@ -539,7 +538,7 @@ func TestFixedBucketComesBackOneByOneAfterARefusal(t *testing.T) {
 	require.Equal(t, 200*ms, f.Ready(now))
 }
 
-func TestFixedBucketGivesBackWhatWasNotSpent(t *testing.T) {
+func TestFixedBucketReturnsUnspentTokens(t *testing.T) {
 	f := NewFixed(2, 1)
 	for _, end := range []func(Ticket){
 		func(ticket Ticket) { f.Cancel(0, ticket) },
@@ -552,11 +551,10 @@ func TestFixedBucketGivesBackWhatWasNotSpent(t *testing.T) {
 	f.Done(0, f.Send(0), Report{})
 	require.Equal(t, 1.0, f.tokens)
 	f.Idle(0)
-	require.Equal(t, Static, f.Mode())
+	require.Equal(t, Static, f.State(0).Mode)
 }
 
-// play drives a machine by bytes and checks after each step what must always
-// hold.
+// play drives a machine by bytes and checks its invariants after each step.
 func play(t *testing.T, m Machine, script []byte) {
 	next := func() uint64 {
 		var b [8]byte
@@ -594,10 +592,10 @@ func play(t *testing.T, m Machine, script []byte) {
 		case op <= 3:
 			wait := m.Ready(now)
 			must(wait >= 0, "a wait below zero")
-			must(m.AtLeast(now, 0) <= wait, "a lower bound of the wait that was undercut")
-			must(m.AtLeast(now, 0) <= m.AtLeast(now, pick(256)), "a shorter wait behind others")
+			must(m.AtLeast(now, 0) <= wait, "a wait shorter than its lower bound")
+			must(m.AtLeast(now, 0) <= m.AtLeast(now, pick(256)), "a shorter wait with others ahead")
 			if wait == Never {
-				must(len(out) > 0, "stuck for ever")
+				must(len(out) > 0, "stuck forever")
 				break
 			}
 			if wait > 0 {
@@ -619,23 +617,25 @@ func play(t *testing.T, m Machine, script []byte) {
 		default:
 			kind := pick(8)
 			m.Done(now, take(), Report{
-				Known:      kind&1 != 0,
-				Refused:    kind&2 != 0,
-				Blocked:    kind == 4,
-				Spent:      Spent(pick(3)),
-				Limit:      int(next()),
-				Remaining:  int(next()),
-				RetryAfter: time.Duration(next()),
-				Jitter:     float64(pick(256)) / 256,
+				Known:       kind&1 != 0,
+				RateLimited: kind&2 != 0,
+				Blocked:     kind == 4,
+				Spent:       Spent(pick(3)),
+				Limit:       int(next()),
+				Remaining:   int(next()),
+				RetryAfter:  time.Duration(next()),
+				Jitter:      float64(pick(256)) / 256,
 			})
 		}
-		if a, ok := m.(*Adaptive); ok {
-			checkBounds(t, a)
+		switch m := m.(type) {
+		case *Adaptive:
+			checkBounds(t, m)
+		case *Fixed:
+			must(m.tokens <= m.burst, "more tokens than the burst, or not a number")
 		}
 		s := m.State(now)
-		must(s.InFlight == len(out), "attempts under way miscounted")
-		must(s.Low <= s.High, "bounds crossed, or not numbers")
-		must(s.Held >= 0, "a hold below zero")
+		must(s.InFlight == len(out), "attempts in flight miscounted")
+		must(s.PausedFor >= 0, "a pause below zero")
 	}
 }
 

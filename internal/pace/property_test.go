@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// checkBounds fails the test when what always holds of a machine does not.
+// checkBounds fails the test if an invariant of the machine is broken.
 func checkBounds(t *testing.T, a *Adaptive) {
 	t.Helper()
 	for _, f := range []float64{a.low, a.high, a.interval, a.roundTrip, a.left, a.fall} {
@@ -23,12 +23,11 @@ func checkBounds(t *testing.T, a *Adaptive) {
 	}
 }
 
-// A process that has the bucket for itself is never refused once it has had an
-// answer, and never has more under way than the server will grant: for any
-// latency, in whatever order requests arrive and answers come back, with answers
-// that say nothing, requests that stray and 401s in between, for any
-// concurrency, any level of the bucket at the start, and with pauses.
-func TestAloneIsNeverRefusedAfterItsFirstAnswer(t *testing.T) {
+// A process that has the bucket for itself gets no 429 after its first response and
+// never has more in flight than the server will allow. This holds for any latency,
+// any order of arrival and response, any concurrency, any initial level, with
+// pauses, responses without headers, lost requests and 401s.
+func TestAloneIsNeverRateLimitedAfterItsFirstResponse(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		median := time.Duration(float64(10*time.Millisecond) * math.Pow(200, r.Float64())) // to 2 s
@@ -50,38 +49,38 @@ func TestAloneIsNeverRefusedAfterItsFirstAnswer(t *testing.T) {
 		if r.IntN(2) == 0 {
 			s.lost, s.strayed, s.unpaid = 0.1*r.Float64(), 0.1*r.Float64(), 0.1*r.Float64()
 		}
-		calls, underWay := p.calls, 0
+		calls, inFlight := p.calls, 0
 		s.check = func(now time.Duration, p *process) {
 			checkBounds(t, a)
 			s.server.advance(now)
 			free := s.server.tokens - float64(p.inFlight)
 			if a.low > free+1e-6 {
-				t.Fatalf("seed %d: believes in %v tokens, there are %v", seed, a.low, free)
+				t.Fatalf("seed %d: assumes %v tokens, there are %v", seed, a.low, free)
 			}
-			if sent := p.inFlight > underWay; sent && a.mode == Alone && free < 0 {
+			if sent := p.inFlight > inFlight; sent && a.mode == Alone && free < 0 {
 				t.Fatalf("seed %d: overdrawn by %v", seed, -free)
 			}
-			underWay = p.inFlight
+			inFlight = p.inFlight
 		}
-		var firstAnswer time.Duration
-		s.answered = func(now, sent time.Duration, r Report) {
-			if firstAnswer == 0 && (r.Known || r.Refused) {
-				firstAnswer = now
+		var firstResponse time.Duration
+		s.responded = func(now, sent time.Duration, r Report) {
+			if firstResponse == 0 && (r.Known || r.RateLimited) {
+				firstResponse = now
 			}
-			if r.Refused && sent > firstAnswer {
-				t.Fatalf("seed %d: refused at %v, first answer at %v", seed, now, firstAnswer)
+			if r.RateLimited && sent > firstResponse {
+				t.Fatalf("seed %d: 429 at %v, first response at %v", seed, now, firstResponse)
 			}
 		}
 		s.run()
-		require.LessOrEqual(t, p.refused, 2, "seed %d: refusals of probes", seed)
+		require.LessOrEqual(t, p.rateLimited, 2, "seed %d: 429s for probes", seed)
 		require.Len(t, p.done, calls, "seed %d: calls left behind", seed)
 		require.Zero(t, a.inFlight, "seed %d", seed)
 	}
 }
 
 // However many processes share the bucket, they agree within half a minute, and
-// nobody is refused afterwards.
-func TestNoRefusalLaterThanThirtySecondsAfterTheLastStart(t *testing.T) {
+// there is no 429 afterwards.
+func TestNoRateLimitLaterThanThirtySecondsAfterTheLastStart(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 10, 20, 30} {
 		for i, l := range []latency{near, {200 * time.Millisecond, 800 * time.Millisecond}, far} {
 			for _, level := range []float64{0, 100} {
@@ -89,15 +88,15 @@ func TestNoRefusalLaterThanThirtySecondsAfterTheLastStart(t *testing.T) {
 				s.check = func(_ time.Duration, p *process) { checkBounds(t, p.machine.(*Adaptive)) }
 				s.run()
 				o := s.outcome(level)
-				require.LessOrEqual(t, o.lastRefusal, 30*time.Second, "%d processes, %v, level %v", n, l, level)
+				require.LessOrEqual(t, o.lastRateLimit, 30*time.Second, "%d processes, %v, level %v", n, l, level)
 				require.Equal(t, 1500, o.done)
 			}
 		}
 	}
 }
 
-// figure is one row of what the algorithm has to reach; ratio is the time taken
-// over the lower bound. Zero means that nothing is asked.
+// figure is one goal of the algorithm. The ratio is the time taken over the lower
+// bound. A fairness of 0 is not checked.
 type figure struct {
 	name      string
 	latency   latency
@@ -105,13 +104,13 @@ type figure struct {
 	processes func() []*process
 	lost      float64
 
-	ratio    float64 // mean over the seeds, at most
-	refusals float64 // mean per 1,000 useful calls, at most
-	fairness float64 // mean, at least
+	ratio      float64 // mean over the seeds, at most
+	rateLimits float64 // mean per 1,000 useful calls, at most
+	fairness   float64 // mean, at least
 }
 
 func (f figure) run(t *testing.T, seeds int) {
-	var ratio, refusals, fairness float64
+	var ratio, rateLimits, fairness float64
 	for seed := range seeds {
 		s := newSimulation(uint64(seed), f.latency, f.level, f.processes()...)
 		s.lost = f.lost
@@ -123,12 +122,12 @@ func (f figure) run(t *testing.T, seeds int) {
 		o := s.outcome(f.level)
 		require.Equal(t, want, o.done, "calls left behind")
 		ratio += o.ratio / float64(seeds)
-		refusals += float64(o.refused) / float64(o.done) * 1000 / float64(seeds)
+		rateLimits += float64(o.rateLimited) / float64(o.done) * 1000 / float64(seeds)
 		fairness += o.fairness / float64(seeds)
 	}
-	t.Logf("time %.4f of the bound, %.2f refusals per 1,000 calls, fairness %.4f", ratio, refusals, fairness)
+	t.Logf("time %.4f of the bound, %.2f 429s per 1,000 calls, fairness %.4f", ratio, rateLimits, fairness)
 	require.LessOrEqual(t, ratio, f.ratio, "time taken over the lower bound")
-	require.LessOrEqual(t, refusals, f.refusals, "refusals per 1,000 calls")
+	require.LessOrEqual(t, rateLimits, f.rateLimits, "429s per 1,000 calls")
 	if f.fairness > 0 {
 		require.GreaterOrEqual(t, fairness, f.fairness, "fairness")
 	}
@@ -169,21 +168,21 @@ func TestFigures(t *testing.T) {
 		{name: "one process, 1,000 calls", latency: near, level: 100, processes: evenly(1, 1000, 16), ratio: 1.005},
 		{name: "one process, 10,000 calls", latency: near, level: 100, processes: evenly(1, 10000, 16), ratio: 1.001},
 		{name: "one process, 500 ms", latency: far, level: 100, processes: evenly(1, 1000, 16), ratio: 1.012},
-		{name: "one process, empty bucket", latency: near, processes: evenly(1, 1000, 16), ratio: 1.004, refusals: 1},
-		{name: "2 processes", latency: near, level: 100, processes: evenly(2, 1000, 8), ratio: 1.02, refusals: 5, fairness: 0.965},
-		{name: "3 processes", latency: near, level: 100, processes: evenly(3, 1000, 8), ratio: 1.02, refusals: 5, fairness: 0.965},
-		{name: "5 processes", latency: near, level: 100, processes: evenly(5, 1000, 8), ratio: 1.02, refusals: 5, fairness: 0.965},
-		{name: "5 processes, empty bucket", latency: near, processes: evenly(5, 1000, 8), ratio: 1.02, refusals: 5, fairness: 0.965},
-		{name: "5 processes, uneven, leaving", latency: near, level: 100, processes: shares(0, 100, 150, 200, 250, 300), ratio: 1.02, refusals: 5, fairness: 0.965},
-		{name: "5 processes, one with most", latency: near, level: 100, processes: shares(0, 600, 100, 100, 100, 100), ratio: 1.02, refusals: 5, fairness: 0.965},
-		{name: "5 processes, joining", latency: near, level: 100, processes: shares(15*time.Second, 200, 200, 200, 200, 200), ratio: 1.02, refusals: 5},
-		{name: "5 processes, 10,000 calls", latency: near, level: 100, processes: evenly(5, 10000, 8), ratio: 1.002, refusals: 0.5, fairness: 0.995},
-		{name: "5 processes, 500 ms", latency: far, level: 100, processes: evenly(5, 1000, 8), ratio: 1.03, refusals: 15},
-		{name: "20 processes", latency: near, level: 100, processes: evenly(20, 1000, 8), ratio: 1.035, refusals: 25, fairness: 0.99},
-		{name: "20 processes, 10,000 calls", latency: near, level: 100, processes: evenly(20, 10000, 8), ratio: 1.003, refusals: 2.5, fairness: 0.995},
-		{name: "50 short processes", latency: near, level: 100, processes: evenly(50, 1000, 4), ratio: 1.065, refusals: 200},
-		{name: "one process, 5 % of the answers lost", latency: near, level: 100, processes: evenly(1, 1000, 16), lost: 0.05, ratio: 1.025},
-		{name: "5 processes, 5 % of the answers lost", latency: near, level: 100, processes: evenly(5, 1000, 8), lost: 0.05, ratio: 1.025, refusals: 1},
+		{name: "one process, empty bucket", latency: near, processes: evenly(1, 1000, 16), ratio: 1.004, rateLimits: 1},
+		{name: "2 processes", latency: near, level: 100, processes: evenly(2, 1000, 8), ratio: 1.02, rateLimits: 5, fairness: 0.965},
+		{name: "3 processes", latency: near, level: 100, processes: evenly(3, 1000, 8), ratio: 1.02, rateLimits: 5, fairness: 0.965},
+		{name: "5 processes", latency: near, level: 100, processes: evenly(5, 1000, 8), ratio: 1.02, rateLimits: 5, fairness: 0.965},
+		{name: "5 processes, empty bucket", latency: near, processes: evenly(5, 1000, 8), ratio: 1.02, rateLimits: 5, fairness: 0.965},
+		{name: "5 processes, uneven, leaving", latency: near, level: 100, processes: shares(0, 100, 150, 200, 250, 300), ratio: 1.02, rateLimits: 5, fairness: 0.965},
+		{name: "5 processes, one with most", latency: near, level: 100, processes: shares(0, 600, 100, 100, 100, 100), ratio: 1.02, rateLimits: 5, fairness: 0.965},
+		{name: "5 processes, joining", latency: near, level: 100, processes: shares(15*time.Second, 200, 200, 200, 200, 200), ratio: 1.02, rateLimits: 5},
+		{name: "5 processes, 10,000 calls", latency: near, level: 100, processes: evenly(5, 10000, 8), ratio: 1.002, rateLimits: 0.5, fairness: 0.995},
+		{name: "5 processes, 500 ms", latency: far, level: 100, processes: evenly(5, 1000, 8), ratio: 1.03, rateLimits: 15},
+		{name: "20 processes", latency: near, level: 100, processes: evenly(20, 1000, 8), ratio: 1.035, rateLimits: 25, fairness: 0.99},
+		{name: "20 processes, 10,000 calls", latency: near, level: 100, processes: evenly(20, 10000, 8), ratio: 1.003, rateLimits: 2.5, fairness: 0.995},
+		{name: "50 short processes", latency: near, level: 100, processes: evenly(50, 1000, 4), ratio: 1.065, rateLimits: 200},
+		{name: "one process, 5 % of the responses lost", latency: near, level: 100, processes: evenly(1, 1000, 16), lost: 0.05, ratio: 1.025},
+		{name: "5 processes, 5 % of the responses lost", latency: near, level: 100, processes: evenly(5, 1000, 8), lost: 0.05, ratio: 1.025, rateLimits: 1},
 	}
 	for _, f := range figures {
 		t.Run(f.name, func(t *testing.T) { f.run(t, 3) })
@@ -191,7 +190,7 @@ func TestFigures(t *testing.T) {
 }
 
 // A limit that is lowered or raised is followed without configuration and
-// without a refusal.
+// without a 429.
 func TestFollowsAChangedLimit(t *testing.T) {
 	for _, c := range []struct{ limit, rate, ratio float64 }{{50, 2.5, 1.025}, {200, 10, 1.01}} {
 		for _, n := range []int{1, 5} {
@@ -204,7 +203,7 @@ func TestFollowsAChangedLimit(t *testing.T) {
 				})
 				s.run()
 				o := s.outcome(100)
-				require.Zero(t, o.refused)
+				require.Zero(t, o.rateLimited)
 				bound := change.Seconds() + (1500-100-5*change.Seconds())/c.rate
 				require.LessOrEqual(t, o.finished.Seconds()/bound, c.ratio)
 			})
@@ -223,7 +222,7 @@ func TestGivesWayToAnUnrelatedConsumer(t *testing.T) {
 			return
 		}
 		tried++
-		if !s.server.take(now).Refused {
+		if !s.server.take(now).RateLimited {
 			served++
 		}
 		s.after(now+time.Duration(s.rand.ExpFloat64()*float64(500*time.Millisecond)), tick)
@@ -232,7 +231,7 @@ func TestGivesWayToAnUnrelatedConsumer(t *testing.T) {
 	s.run()
 	o := s.outcome(100)
 	require.GreaterOrEqual(t, float64(served), 0.99*float64(tried))
-	require.LessOrEqual(t, o.refused, 3)
+	require.LessOrEqual(t, o.rateLimited, 3)
 	require.LessOrEqual(t, o.finished.Seconds()*5/float64(900+served), 1.015)
 }
 

@@ -1,62 +1,70 @@
 package pace
 
 import (
+	"container/list"
 	"context"
 	"math/rand/v2"
 	"sync"
 	"time"
 )
 
+// reviewEvery limits how often the deadlines of all waiters are checked.
+const reviewEvery = 100 * time.Millisecond
+
+// The lanes of a Queue, in the order in which they are served.
 const (
-	// lostAfter is the age at which an attempt whose permit was never ended
-	// counts as lost, so that a forgotten Done does not stop everybody.
-	lostAfter = 10 * time.Minute
-	// reviewEvery bounds how often all waiters are asked whether their deadline
-	// can still be met.
-	reviewEvery = 100 * time.Millisecond
+	rateLimitedLane = iota // the last attempt was rate limited
+	normalLane
+	laneCount
 )
 
-// queue is the waiting around a state machine that decides who may send: a
-// first-in, first-out list of waiters and one timer, which runs only while
-// somebody waits. The zero queue drives an adaptive machine.
+// Queue makes attempts wait until its [Machine] allows them. Each lane is first
+// in, first out, and is served once the lanes before it are empty. One timer
+// runs, and only while somebody waits. The zero Queue drives an [Adaptive].
 type Queue struct {
 	mu      sync.Mutex
 	machine Machine
-	start   time.Time // the machine's zero time; set by the first use
+	start   time.Time // the machine's time 0, set on first use
 
-	first, last *waiter
-	lastFront   *waiter // the last of those refused before, who are in front
-	fronts      int     // how many of those there are
-	waiting     int
-	deadlines   int           // how many waiters have a deadline
-	reviewed    time.Duration // last review of their deadlines
-	timer       *time.Timer   // nil when nobody waits
-
-	oldest, newest *Permit // those not ended, in the order of sending
+	lanes     [laneCount]list.List // of *waiter
+	waiting   int                  // in all lanes
+	deadlines int                  // how many of them have a deadline
+	reviewed  time.Duration        // last check of their deadlines
+	timer     *time.Timer          // nil while nobody waits
 }
 
-// waiter is one Acquire that could not be served at once. All its fields belong
-// to the queue until ready is closed.
+// NewQueue returns a Queue for m.
+func NewQueue(m Machine) Queue { return Queue{machine: m} }
+
+// waiter is one Acquire that was not granted at once. It belongs to the Queue
+// until ready is closed.
 type waiter struct {
-	prev, next  *waiter
-	front       bool
-	hasDeadline bool
-	deadline    time.Duration
-	queued      bool
-	permit      *Permit
-	err         error
-	ready       chan struct{}
+	lane     *list.List
+	element  *list.Element // in lane; nil once removed
+	deadline time.Duration // Never if there is none
+	permit   *Permit       // if granted
+	err      error         // if the deadline cannot be met
+	ready    chan struct{}
 }
 
-// permit is one attempt from its grant to Done.
+// Permit is one attempt from its grant to Done.
 type Permit struct {
-	queue      *Queue
-	ticket     Ticket
-	prev, next *Permit
-	ended      bool
+	queue  *Queue
+	ticket Ticket
+	ended  bool
 }
 
-// now returns the machine's time. The first call starts its clock.
+// TooLong is the error of a wait that would exceed the caller's deadline.
+type TooLong struct {
+	Wait time.Duration // at least
+}
+
+func (e *TooLong) Error() string { return "the wait exceeds the deadline" }
+
+// Unwrap returns [context.DeadlineExceeded].
+func (e *TooLong) Unwrap() error { return context.DeadlineExceeded }
+
+// now returns the machine's time. The first call prepares the zero Queue.
 func (q *Queue) now() time.Duration {
 	if q.start.IsZero() {
 		q.start = time.Now()
@@ -67,125 +75,110 @@ func (q *Queue) now() time.Duration {
 	return time.Since(q.start)
 }
 
-func (q *Queue) Acquire(ctx context.Context, first bool) (*Permit, error) {
+// Acquire waits until an attempt may be sent. Attempts that were rate limited
+// before are served first. It returns a [*TooLong] as soon as the deadline of
+// ctx cannot be met, and the error of ctx when ctx ends.
+func (q *Queue) Acquire(ctx context.Context, rateLimited bool) (*Permit, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	w, p, err := q.enter(ctx, first)
-	if err != nil {
-		return nil, err
+	lane := normalLane
+	if rateLimited {
+		lane = rateLimitedLane
 	}
-	if p != nil {
-		return p, nil
+	p, w, err := q.enter(ctx, lane)
+	if w == nil {
+		return p, err
 	}
 	select {
 	case <-w.ready:
+		if w.err != nil {
+			return nil, w.err
+		}
+		// A context that ended at the same moment takes no permit.
+		if ctx.Err() == nil {
+			return w.permit, nil
+		}
 	case <-ctx.Done():
-		q.leave(w)
-		return nil, ctx.Err()
 	}
-	if w.err != nil {
-		return nil, w.err
-	}
-	// Both may have been ready. A context that is done takes nothing.
-	if err := ctx.Err(); err != nil {
-		q.leave(w)
-		return nil, err
-	}
-	return w.permit, nil
+	q.leave(w)
+	return nil, ctx.Err()
 }
 
-// enter grants a permit, refuses one, or queues a waiter.
-func (q *Queue) enter(ctx context.Context, front bool) (*waiter, *Permit, error) {
-	deadline, hasDeadline := ctx.Deadline()
+// enter returns a permit, a queued waiter, or an error.
+func (q *Queue) enter(ctx context.Context, lane int) (*Permit, *waiter, error) {
+	at, hasDeadline := ctx.Deadline()
 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
-	var left time.Duration
+	deadline := Never
 	if hasDeadline {
-		if left = time.Until(deadline); left <= 0 {
+		left := time.Until(at)
+		if left <= 0 {
 			return nil, nil, context.DeadlineExceeded
 		}
+		deadline = now + min(left, Never/2)
 	}
-	if q.first == nil && q.machine.Ready(now) == 0 {
-		return nil, q.grant(now), nil
+	if q.waiting == 0 && q.machine.Ready(now) == 0 {
+		return q.grant(now), nil, nil
 	}
-
 	if hasDeadline {
-		ahead := q.waiting
-		if front {
-			ahead = q.fronts
+		ahead := 0
+		for i := range lane + 1 {
+			ahead += q.lanes[i].Len()
 		}
-		if wait := q.machine.AtLeast(now, ahead); wait > left {
-			if q.first == nil {
+		if wait := q.machine.AtLeast(now, ahead); now+wait > deadline {
+			if q.waiting == 0 {
 				q.machine.Idle(now)
 			}
 			return nil, nil, &TooLong{wait}
 		}
+		q.deadlines++
 	}
-	w := &waiter{
-		front:       front,
-		hasDeadline: hasDeadline,
-		deadline:    now + min(left, Never/2),
-		ready:       make(chan struct{}),
-	}
-	q.push(w)
+	w := &waiter{lane: &q.lanes[lane], deadline: deadline, ready: make(chan struct{})}
+	w.element = w.lane.PushBack(w)
+	q.waiting++
 	q.dispatch(now)
-	return w, nil, nil
+	return nil, w, nil
 }
 
-// TooLong is the error of a wait that the caller's deadline cannot cover.
-type TooLong struct {
-	Wait time.Duration // at least
+// leave removes a waiter whose context has ended, and cancels its permit if one
+// was granted at the same moment.
+func (q *Queue) leave(w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	if w.element != nil {
+		q.remove(w, now)
+	} else if w.permit != nil {
+		q.machine.Cancel(now, w.permit.ticket)
+	}
+	q.dispatch(now)
 }
 
-func (e *TooLong) Error() string { return "the wait is longer than the deadline allows" }
+// remove takes a waiter out of its lane and wakes it.
+func (q *Queue) remove(w *waiter, now time.Duration) {
+	w.lane.Remove(w.element)
+	w.element = nil
+	if w.deadline < Never {
+		q.deadlines--
+	}
+	if q.waiting--; q.waiting == 0 {
+		q.machine.Idle(now)
+	}
+	close(w.ready)
+}
 
-// Unwrap returns context.DeadlineExceeded.
-func (e *TooLong) Unwrap() error { return context.DeadlineExceeded }
-
-// grant lets one attempt go.
+// grant sends one attempt.
 func (q *Queue) grant(now time.Duration) *Permit {
-	p := &Permit{queue: q, ticket: q.machine.Send(now), prev: q.newest}
-	if q.newest == nil {
-		q.oldest = p
-	} else {
-		q.newest.next = p
-	}
-	q.newest = p
-	return p
+	return &Permit{queue: q, ticket: q.machine.Send(now)}
 }
 
-// forget takes a permit from the list of those not ended.
-func (q *Queue) forget(p *Permit) {
-	if p.prev == nil {
-		q.oldest = p.next
-	} else {
-		p.prev.next = p.next
-	}
-	if p.next == nil {
-		q.newest = p.prev
-	} else {
-		p.next.prev = p.prev
-	}
-	p.prev, p.next = nil, nil
-	p.ended = true
-}
-
-// forgetLost ends the permits that nobody will end.
-func (q *Queue) forgetLost(now time.Duration) {
-	for q.oldest != nil && now-q.oldest.ticket.Sent >= lostAfter {
-		p := q.oldest
-		q.forget(p)
-		q.machine.Done(now, p.ticket, Report{})
-	}
-}
-
-// Done ends the attempt with what it taught. Calls after the first do nothing.
-func (p *Permit) Done(report Report) {
-	if report.Refused {
-		report.Jitter = rand.Float64()
+// Done ends the attempt with its report. Calls after the first do nothing.
+func (p *Permit) Done(r Report) {
+	if r.RateLimited {
+		r.Jitter = rand.Float64()
 	}
 	q := p.queue
 	q.mu.Lock()
@@ -193,59 +186,51 @@ func (p *Permit) Done(report Report) {
 	if p.ended {
 		return
 	}
+	p.ended = true
 	now := q.now()
-	q.forget(p)
-	q.machine.Done(now, p.ticket, report)
-	if report.Refused {
+	q.machine.Done(now, p.ticket, r)
+	if r.RateLimited {
 		q.review(now)
 	}
 	q.dispatch(now)
 }
 
-// dispatch grants permits to the first waiters as long as the machine allows, and
-// sets the timer for the next.
+// dispatch grants permits for as long as the machine allows, and sets the timer
+// to run again.
 func (q *Queue) dispatch(now time.Duration) {
-	if q.first == nil && q.timer == nil {
-		return
-	}
-	q.forgetLost(now)
 	wait := Never
-	for q.first != nil {
+	for q.waiting > 0 {
 		if wait = q.machine.Ready(now); wait > 0 {
 			break
 		}
-		w := q.first
+		w := q.first()
 		w.permit = q.grant(now)
-		q.remove(w)
-		close(w.ready)
+		q.remove(w, now)
 	}
-	if q.deadlines > 0 && now-q.reviewed >= reviewEvery {
+	if now-q.reviewed >= reviewEvery {
 		q.review(now)
 	}
-	q.setTimer(now, wait)
-}
-
-// setTimer has dispatch run again in a while, or at the latest when the oldest
-// permit counts as lost. Without waiters there is no timer.
-func (q *Queue) setTimer(now, wait time.Duration) {
-	if q.first == nil {
-		if q.timer != nil {
-			q.timer.Stop()
-			q.timer = nil
-		}
-		return
-	}
-	if q.oldest != nil {
-		wait = min(wait, q.oldest.ticket.Sent+lostAfter-now)
-	}
-	if q.timer == nil {
+	switch {
+	case q.waiting > 0 && q.timer == nil:
 		q.timer = time.AfterFunc(wait, q.wake)
-	} else {
+	case q.waiting > 0:
 		q.timer.Reset(wait)
+	case q.timer != nil:
+		q.timer.Stop()
+		q.timer = nil
 	}
 }
 
-// wake is what the timer does.
+// first returns the waiter to be served next. There must be one.
+func (q *Queue) first() *waiter {
+	i := 0
+	for q.lanes[i].Len() == 0 {
+		i++
+	}
+	return q.lanes[i].Front().Value.(*waiter)
+}
+
+// wake is called by the timer.
 func (q *Queue) wake() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -254,114 +239,31 @@ func (q *Queue) wake() {
 
 // review fails the waiters whose deadline can no longer be met.
 func (q *Queue) review(now time.Duration) {
+	if q.deadlines == 0 {
+		return
+	}
 	q.reviewed = now
 	ahead := 0
-	for w := q.first; w != nil; {
-		next := w.next
-		wait := time.Duration(0)
-		if w.hasDeadline {
-			wait = q.machine.AtLeast(now, ahead)
-		}
-		if w.hasDeadline && now+wait > w.deadline {
-			w.err = &TooLong{wait}
-			q.remove(w)
-			close(w.ready)
-		} else {
+	for i := range q.lanes {
+		for e := q.lanes[i].Front(); e != nil; {
+			w := e.Value.(*waiter)
+			e = e.Next()
+			if w.deadline < Never {
+				if wait := q.machine.AtLeast(now, ahead); now+wait > w.deadline {
+					w.err = &TooLong{wait}
+					q.remove(w, now)
+					continue
+				}
+			}
 			ahead++
 		}
-		w = next
-	}
-	if q.first == nil {
-		q.machine.Idle(now)
 	}
 }
 
-// leave takes back a waiter whose context has ended, and its permit where one
-// was granted at the same moment.
-func (q *Queue) leave(w *waiter) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := q.now()
-	switch {
-	case w.queued:
-		q.remove(w)
-		if q.first == nil {
-			q.machine.Idle(now)
-		}
-	case w.permit != nil && !w.permit.ended:
-		q.forget(w.permit)
-		q.machine.Cancel(now, w.permit.ticket)
-	}
-	q.dispatch(now)
-}
-
-// push queues a waiter: at the end, or behind the last of those in front.
-func (q *Queue) push(w *waiter) {
-	w.queued = true
-	q.waiting++
-	if w.hasDeadline {
-		q.deadlines++
-	}
-	w.prev = q.last
-	if w.front {
-		q.fronts++
-		w.prev = q.lastFront
-		q.lastFront = w
-	}
-	if w.prev == nil {
-		w.next, q.first = q.first, w
-	} else {
-		w.next, w.prev.next = w.prev.next, w
-	}
-	if w.next == nil {
-		q.last = w
-	} else {
-		w.next.prev = w
-	}
-}
-
-// remove takes a waiter out of the queue.
-func (q *Queue) remove(w *waiter) {
-	w.queued = false
-	q.waiting--
-	if w.hasDeadline {
-		q.deadlines--
-	}
-	if w.front {
-		q.fronts--
-		if q.lastFront == w {
-			q.lastFront = w.prev // those before one in front are in front too
-		}
-	}
-	if w.prev == nil {
-		q.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		q.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.prev, w.next = nil, nil
-}
-
-// State returns the machine's state, and how many wait.
+// State returns the machine's state and the number of waiters.
 func (q *Queue) State() (s State, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.machine.State(q.now()), q.waiting
+	now := q.now()
+	return q.machine.State(now), q.waiting
 }
-
-// Mode returns what the machine believes about others.
-func (q *Queue) Mode() Mode {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.machine == nil {
-		return Probe
-	}
-	return q.machine.Mode()
-}
-
-// NewQueue returns a queue before m.
-func NewQueue(m Machine) Queue { return Queue{machine: m} }

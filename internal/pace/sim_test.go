@@ -9,7 +9,7 @@ import (
 
 // The simulation below is a discrete-event model of the documented server and
 // of processes that each drive a machine as the client does: one queue per
-// process, a bounded number of attempts side by side, refused calls first.
+// process, a limited number of concurrent calls, rate-limited calls first.
 
 // server is the documented token bucket.
 type server struct {
@@ -27,7 +27,7 @@ func (s *server) take(now time.Duration) Report {
 	s.advance(now)
 	if s.tokens < 1-rounding {
 		wait := math.Ceil((1 - s.tokens) / s.rate)
-		return Report{Refused: true, Spent: SpentNo, RetryAfter: time.Duration(wait) * time.Second}
+		return Report{RateLimited: true, Spent: SpentNo, RetryAfter: time.Duration(wait) * time.Second}
 	}
 	s.tokens--
 	return Report{Known: true, Spent: SpentYes, Limit: int(s.limit), Remaining: int(s.tokens + rounding)}
@@ -50,17 +50,17 @@ func (l latency) draw(r *rand.Rand) time.Duration {
 type process struct {
 	machine    Machine
 	calls      int           // calls left to send
-	concurrent int           // calls side by side
+	concurrent int           // concurrent calls
 	start      time.Duration // when it begins
 	pause      time.Duration // between the calls of one worker
 
-	busy     int // workers whose call is under way or pausing
-	again    int // refused calls that are back in the queue
-	wake     int // which wake-up is the valid one
-	inFlight int
-	done     []time.Duration
-	finished time.Duration
-	refused  int
+	busy        int // workers with a call in flight, or pausing
+	again       int // rate-limited calls that are back in the queue
+	wake        int // which wake-up is the valid one
+	inFlight    int
+	done        []time.Duration
+	finished    time.Duration
+	rateLimited int
 }
 
 type event struct {
@@ -93,16 +93,16 @@ type simulation struct {
 	// arrives is the share of the round trip after which the server decides;
 	// 0 draws one for each attempt.
 	arrives float64
-	// lost is the share of answers without headers, to attempts that were paid;
-	// strayed that of attempts that never reach the server and whose end does
-	// not tell; unpaid that of answers like a 401.
+	// lost is the share of attempts that spend a token and whose response has no
+	// headers, strayed that of attempts that never reach the server and whose end
+	// does not say so, unpaid that of responses like a 401.
 	lost, strayed, unpaid float64
-	// check, when set, is asked after every event.
+	// check, if set, is called after every event.
 	check func(now time.Duration, p *process)
-	// answered, when set, is told every answer and when its request was sent.
-	answered func(now, sent time.Duration, r Report)
-	// refusals are the times of all refusals.
-	refusals []time.Duration
+	// responded, if set, is called with every response and its time of sending.
+	responded func(now, sent time.Duration, r Report)
+	// rateLimits are the times of all 429s.
+	rateLimits []time.Duration
 
 	queue events
 	order int
@@ -189,7 +189,7 @@ func (s *simulation) send(now time.Duration, p *process) {
 		default:
 			report = s.server.take(now)
 		}
-		if lost && !report.Refused {
+		if lost && !report.RateLimited {
 			report = Report{}
 		}
 		if s.check != nil {
@@ -198,14 +198,14 @@ func (s *simulation) send(now time.Duration, p *process) {
 	})
 	s.after(now+took, func(now time.Duration) {
 		report.Jitter = s.rand.Float64()
-		if s.answered != nil {
-			s.answered(now, sent, report)
+		if s.responded != nil {
+			s.responded(now, sent, report)
 		}
 		p.machine.Done(now, ticket, report)
-		if report.Refused {
-			p.refused++
-			s.refusals = append(s.refusals, now)
-			wait := report.RetryAfter + time.Duration(s.rand.Float64()*float64(refusalSpread))
+		if report.RateLimited {
+			p.rateLimited++
+			s.rateLimits = append(s.rateLimits, now)
+			wait := report.RetryAfter + time.Duration(s.rand.Float64()*float64(pauseSpread))
 			s.after(now+wait, func(now time.Duration) {
 				p.again++
 				s.dispatch(now, p)
@@ -227,12 +227,12 @@ func (s *simulation) send(now time.Duration, p *process) {
 
 // outcome sums up a run.
 type outcome struct {
-	done        int
-	refused     int
-	finished    time.Duration
-	ratio       float64       // time taken over the lower bound
-	fairness    float64       // Jain's index over windows of 30 s in which all were active
-	lastRefusal time.Duration // after the last start
+	done          int
+	rateLimited   int
+	finished      time.Duration
+	ratio         float64       // time taken over the lower bound
+	fairness      float64       // Jain's index over windows of 30 s in which all were active
+	lastRateLimit time.Duration // after the last start
 }
 
 func (s *simulation) outcome(level float64) outcome {
@@ -240,15 +240,15 @@ func (s *simulation) outcome(level float64) outcome {
 	var begin, end time.Duration
 	for i, p := range s.processes {
 		o.done += len(p.done)
-		o.refused += p.refused
+		o.rateLimited += p.rateLimited
 		o.finished = max(o.finished, p.finished)
 		begin = max(begin, p.start)
 		if i == 0 || p.finished < end {
 			end = p.finished
 		}
 	}
-	for _, at := range s.refusals {
-		o.lastRefusal = max(o.lastRefusal, at-begin)
+	for _, at := range s.rateLimits {
+		o.lastRateLimit = max(o.lastRateLimit, at-begin)
 	}
 	o.ratio = o.finished.Seconds() / ((float64(o.done) - level) / 5)
 	const window = 30 * time.Second
