@@ -136,7 +136,7 @@ func TestNeverSentIsToldFromUnknown(t *testing.T) {
 		{"not TLS", "https://" + plain, nil, brellium.VerdictNeverSent, "the TLS handshake failed"},
 		{"hung up in the handshake", "https://" + hangup, nil, brellium.VerdictNeverSent, ""},
 		{"handshake without an end", "https://" + mute, impatient, brellium.VerdictNeverSent, "the TLS handshake failed"},
-		{"certificate of nobody", secure.URL, nil, brellium.VerdictNotSendable, "the server's certificate does not verify"},
+		{"certificate of nobody", secure.URL, nil, brellium.VerdictNotSendable, "the server's certificate cannot be verified"},
 		{"reset", "http://" + reset, nil, brellium.VerdictUnknown, "connection reset by peer"},
 		{"closed", "http://" + closing, nil, brellium.VerdictUnknown, "connection closed before a response"},
 		{"half a header", "http://" + half, nil, brellium.VerdictUnknown, ""},

@@ -1,5 +1,4 @@
-// Package wait computes how long to wait before an attempt is repeated. It
-// knows no HTTP beyond the values of two headers, and no clock.
+// Package wait computes how long to wait before a retry, and waits.
 package wait
 
 import (
@@ -22,7 +21,7 @@ const (
 )
 
 // Backoff is full jitter: a wait between 0 and min(20 s, 0.5 s × 2^n), where n
-// counts the repeats so far and random is in [0, 1).
+// counts the retries so far and random is in [0, 1).
 func Backoff(n int, random float64) time.Duration {
 	limit := backoffCap
 	if n >= 0 && n < 6 {
@@ -31,20 +30,20 @@ func Backoff(n int, random float64) time.Duration {
 	return time.Duration(random * float64(limit))
 }
 
-// RetryAfter reads the lines of a Retry-After header: whole or fractional
-// seconds, or an HTTP date in any of its three forms, which is counted from
-// the answer's own date where it has one (so that a wrong clock here does no
-// harm) and else from now. Of several lines the longest counts. It returns 0
-// where there is no usable value: none, zero, negative, past, or nonsense.
-func RetryAfter(lines []string, answerDate string, now time.Time) time.Duration {
+// RetryAfter reads the lines of a Retry-After header: whole or fractional seconds,
+// or an HTTP date in any of its three forms. A date counts from the response's own
+// date where it has one, so that a wrong local clock does not matter, and from now
+// otherwise. Of several lines the longest counts. It returns 0 where no value is
+// usable: none, zero, negative, past or invalid.
+func RetryAfter(lines []string, responseDate string, now time.Time) time.Duration {
 	var longest time.Duration
 	for _, line := range lines {
-		longest = max(longest, retryAfter(textproto.TrimString(line), answerDate, now))
+		longest = max(longest, retryAfter(textproto.TrimString(line), responseDate, now))
 	}
 	return longest
 }
 
-func retryAfter(value, answerDate string, now time.Time) time.Duration {
+func retryAfter(value, responseDate string, now time.Time) time.Duration {
 	if d, ok := Seconds(value); ok {
 		return d
 	}
@@ -52,7 +51,7 @@ func retryAfter(value, answerDate string, now time.Time) time.Duration {
 	if err != nil {
 		return 0
 	}
-	if sent, err := http.ParseTime(answerDate); err == nil {
+	if sent, err := http.ParseTime(responseDate); err == nil {
 		now = sent
 	}
 	return min(max(at.Sub(now), 0), MaxRetryAfter)

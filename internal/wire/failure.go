@@ -12,13 +12,10 @@ import (
 	"syscall"
 )
 
-// NotSendable reports whether err is a transport's refusal to send.
-func NotSendable(err error) bool { return errors.Is(err, ErrDoNotSend) }
-
-// Permanent reports whether the request would fail in the same way the next
-// time: the transport refuses it, or it was not sent for a lasting cause.
+// Permanent reports whether a retry would fail in the same way: the transport
+// will not send it, or it was not sent for a reason that does not pass.
 func (r *Result) Permanent() bool {
-	if NotSendable(r.Err) {
+	if errors.Is(r.Err, ErrDoNotSend) {
 		return true
 	}
 	if r.Sent {
@@ -45,8 +42,8 @@ func certificate(err error) bool {
 	return ok
 }
 
-// provesNotSent reports whether err alone shows that nothing was sent. It
-// serves transports that make no use of httptrace.
+// provesNotSent reports whether err alone proves that nothing was sent. It is for
+// transports that do not use httptrace.
 func provesNotSent(err error) bool {
 	if e, ok := asType[*net.OpError](err); ok && e.Op == "dial" {
 		return true
@@ -57,16 +54,16 @@ func provesNotSent(err error) bool {
 	return certificate(err) || handshake(err)
 }
 
-// handshake reports whether err is of a TLS handshake that the other side did
-// not take part in. net/http's timeout of one has no type of its own.
+// handshake reports whether err is that of a TLS handshake with a server that
+// does not speak TLS or does not respond. net/http's timeout has no type.
 func handshake(err error) bool {
 	e, ok := asType[tls.RecordHeaderError](err)
 	return ok && e.Conn != nil || errors.Is(err, http.ErrSchemeMismatch) ||
 		strings.HasSuffix(err.Error(), "net/http: TLS handshake timeout")
 }
 
-// Reason names the failure in a short fixed text, which quotes nothing that a
-// transport may have put into its error.
+// Reason describes the failure in a short fixed text that quotes nothing of the
+// transport's error.
 func (r *Result) Reason() string {
 	err := r.Err
 	if e, ok := asType[syscall.Errno](err); ok {
@@ -81,10 +78,10 @@ func (r *Result) Reason() string {
 	switch {
 	case err == ErrIdle:
 		return err.Error()
-	case NotSendable(err):
-		return "the transport refused to send"
+	case errors.Is(err, ErrDoNotSend):
+		return "the transport did not send the request"
 	case certificate(err):
-		return "the server's certificate does not verify"
+		return "the server's certificate cannot be verified"
 	case handshake(err):
 		return "the TLS handshake failed"
 	case errors.Is(err, ErrTooLarge):

@@ -2,14 +2,15 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// trace notes what the transport does with one request. Its hooks run in
-// the transport's goroutines.
+// trace records what the transport does with one request. Its hooks run in the
+// transport's goroutines.
 type trace struct {
 	httptrace.ClientTrace
 	cancel context.CancelFunc
@@ -20,7 +21,7 @@ type trace struct {
 	traced        bool
 	connected     bool
 	written       bool
-	answered      bool
+	responded     bool
 	replayStopped bool
 }
 
@@ -30,21 +31,21 @@ func newTrace(cancel context.CancelFunc) *trace {
 	return t
 }
 
-// getConn comes again when a transport sends a request once more on its own,
-// as net/http does after some failures, over HTTP/2 even with a write that may
-// have run. Once the headers are out that is stopped: it would be an attempt
-// that nobody counts, paces or decides on. Only a transport that first asks
-// another host something, and is answered, may go on.
+// getConn is called again when the transport sends the request a second time by
+// itself, as net/http does after some failures, over HTTP/2 even for a write that
+// may have run. Once the headers are written that is stopped, since such an
+// attempt would be neither counted nor paced. Only a transport that first sends
+// something to another host, and gets a response, may continue.
 func (t *trace) getConn(addr string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.written && (!t.answered || t.addr == addr) {
+	if t.written && (!t.responded || t.addr == addr) {
 		t.stopReplay()
 	}
-	t.traced, t.connected, t.answered, t.addr = true, false, false, addr
+	t.traced, t.connected, t.responded, t.addr = true, false, false, addr
 }
 
-// gotConn also comes without a getConn, for some connections over HTTP/2 that
+// gotConn is also called without getConn, for some HTTP/2 connections that
 // another request has opened.
 func (t *trace) gotConn(httptrace.GotConnInfo) {
 	t.mu.Lock()
@@ -64,7 +65,7 @@ func (t *trace) wroteHeaders() {
 func (t *trace) gotFirstByte() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.answered = true
+	t.responded = true
 }
 
 func (t *trace) stopReplay() {
@@ -72,39 +73,39 @@ func (t *trace) stopReplay() {
 	t.cancel()
 }
 
-// mayHaveSent reports whether the request may have reached the server. tells
-// is whether the transport is known to report what it does; ended, whether the
-// context has ended, since a connection may then be writing still.
-func (r *Result) mayHaveSent(t *trace, tells, ended bool) bool {
+// mayHaveSent reports whether the request may have reached the server. traces
+// is whether the transport certainly calls the trace; ended is whether the
+// context has ended, in which case the connection may still be writing.
+func (r *Result) mayHaveSent(t *trace, traces, ended bool) bool {
 	if r.Status != 0 {
 		return true
 	}
-	if NotSendable(r.Err) {
+	if errors.Is(r.Err, ErrDoNotSend) {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r.lost = t.replayStopped
-	if tells || t.traced {
+	if traces || t.traced {
 		return t.written || t.connected && ended
 	}
 	return !provesNotSent(r.Err)
 }
 
-// Idle ends an exchange whose body has stood still for Timeout, be it that the
-// server takes no more of it or that it does not answer. 0 means never.
+// Idle ends an exchange whose body makes no progress for Timeout, because the
+// server reads no more of it or sends no response. 0 means never.
 type Idle struct {
 	Timeout time.Duration
 	// Position is how much of the body has been read.
 	Position func() int64
 }
 
-// watch looks four times within one timeout, and returns when ctx ends.
+// watch checks the position four times per timeout. It returns when ctx ends.
 func (i Idle) watch(ctx context.Context, t *trace) {
-	const looks = 4
-	ticker := time.NewTicker(max(i.Timeout/looks, 1))
+	const checks = 4
+	ticker := time.NewTicker(max(i.Timeout/checks, 1))
 	defer ticker.Stop()
-	for at, still := i.Position(), 0; still < looks; {
+	for at, still := i.Position(), 0; still < checks; {
 		select {
 		case <-ctx.Done():
 			return

@@ -1,6 +1,6 @@
-// Package wire makes one HTTP exchange and says what came of it: the answer,
-// read whole into a bounded buffer, or why there is none and whether the
-// request may have reached the server. It knows nothing of the API.
+// Package wire makes one HTTP exchange. The result is the response, read into a
+// bounded buffer, or the reason why there is none and whether the request may
+// have reached the server. It knows nothing of the API.
 package wire
 
 import (
@@ -17,52 +17,53 @@ import (
 
 const (
 	MaxBody      = 64 << 20 // of a 2xx
-	MaxErrorBody = 64 << 10 // of any other answer
+	MaxErrorBody = 64 << 10 // of any other response
 )
 
 var (
-	// ErrDoNotSend marks an error of a transport that refuses to send.
-	ErrDoNotSend = errors.New("brellium: not sendable")
+	// ErrDoNotSend marks an error of a transport that did not send the request
+	// and will not send it again.
+	ErrDoNotSend = errors.New("brellium: do not send")
 	// ErrTooLarge is the error of a 2xx whose body is longer than MaxBody.
 	ErrTooLarge = errors.New("the response is larger than 64 MiB")
-	// ErrIdle is the error of an exchange that stood still for too long.
+	// ErrIdle is the error of an exchange that made no progress for too long.
 	ErrIdle = errors.New("no data moved within the idle timeout")
 )
 
-// Result is what one exchange came to.
+// Result is the result of one exchange.
 type Result struct {
-	Status int // 0 without an answer
+	Status int // 0 without a response
 	Header http.Header
 	Body   []byte
 	At     time.Time // when the header had been read
-	// Err is why there is no usable answer. With a Status of 300 or more it
+	// Err is why there is no usable response. With a Status of 300 or more it
 	// does not matter.
 	Err error
 	// Sent is whether the request may have reached the server.
 	Sent bool
-	// TimedOut is whether the exchange ran out of its own time.
+	// TimedOut is whether the exchange reached its own deadline.
 	TimedOut bool
 
-	lost bool // net/http wanted to send the request again on its own
+	lost bool // net/http was about to send the request again by itself
 }
 
-// Exchange is one exchange to come.
+// Exchange is one exchange that has not begun.
 type Exchange struct {
 	trace *trace
 	ctx   context.Context
 }
 
-// New returns an exchange that runs on Context, which ends with parent or by
-// cancel.
+// New returns an exchange whose Context ends with parent or when cancel is
+// called.
 func New(parent context.Context, cancel context.CancelFunc) Exchange {
 	t := newTrace(cancel)
 	return Exchange{t, httptrace.WithClientTrace(parent, &t.ClientTrace)}
 }
 
-// Context is what the exchange's request must be made with.
+// Context is the context that the request must have.
 func (x Exchange) Context() context.Context { return x.ctx }
 
-// RoundTrip sends req through rt and reads the answer.
+// RoundTrip sends req through rt and reads the response.
 func (x Exchange) RoundTrip(rt http.RoundTripper, req *http.Request, idle Idle) (r Result) {
 	if idle.Timeout > 0 {
 		go idle.watch(x.ctx, x.trace)
@@ -75,8 +76,8 @@ func (x Exchange) RoundTrip(rt http.RoundTripper, req *http.Request, idle Idle) 
 			r.Err, r.TimedOut = ErrIdle, true
 		}
 	}
-	_, tells := rt.(*http.Transport) // it always tells, so that its silence tells too
-	r.Sent = r.mayHaveSent(x.trace, tells, ended != nil)
+	_, traces := rt.(*http.Transport) // an *http.Transport always calls the trace
+	r.Sent = r.mayHaveSent(x.trace, traces, ended != nil)
 	return r
 }
 
@@ -99,15 +100,15 @@ func (r *Result) exchange(rt http.RoundTripper, req *http.Request) {
 	r.Status, r.Header, r.At = resp.StatusCode, resp.Header, time.Now()
 	switch {
 	case resp.Body == nil:
-	case r.Status < 200: // a connection that has changed hands has no end to read to
+	case r.Status < 200: // the body of a 101 is the connection, which has no end
 		_ = resp.Body.Close()
 	default:
 		r.Body, r.Err = readBody(resp)
 	}
 }
 
-// readBody reads an answer to its end, so that the connection can be used
-// again, but no further than its bound.
+// readBody reads a response to its end, so that the connection can be reused,
+// but no further than its limit.
 func readBody(resp *http.Response) ([]byte, error) {
 	defer func() { _ = resp.Body.Close() }()
 	limit := MaxBody
@@ -126,8 +127,8 @@ func readBody(resp *http.Response) ([]byte, error) {
 		}
 		r, size = zr, -1
 	}
-	// One byte more than announced, so that the read that meets the end needs
-	// no more room; a huge announcement is not believed.
+	// One byte more than announced, so that the read that returns io.EOF needs
+	// no larger buffer; a very large announcement is not trusted.
 	if size < 0 {
 		size = 511
 	}
@@ -150,9 +151,8 @@ func readBody(resp *http.Response) ([]byte, error) {
 	}
 }
 
-// HeaderValue is Header.Get, and HeaderValues Header.Values, for a canonical
-// key, that also find one which a transport of the caller's left in another
-// case.
+// HeaderValue is Header.Get for a canonical key, with white space trimmed. It
+// also finds a key that a transport left in another case.
 func HeaderValue(h http.Header, key string) string {
 	if v := HeaderValues(h, key); len(v) > 0 {
 		return strings.TrimSpace(v[0])
@@ -160,6 +160,7 @@ func HeaderValue(h http.Header, key string) string {
 	return ""
 }
 
+// HeaderValues is Header.Values in the same way.
 func HeaderValues(h http.Header, key string) []string {
 	if v := h[key]; len(v) > 0 {
 		return v
