@@ -427,16 +427,6 @@ type payload struct {
 	position func() int64
 }
 
-// bodyError says that a request's body cannot be read as it was announced.
-type bodyError struct {
-	reason string // a fixed text
-	err    error
-}
-
-func (e *bodyError) Error() string        { return e.reason }
-func (e *bodyError) Unwrap() error        { return e.err }
-func (e *bodyError) Is(target error) bool { return target == ErrDoNotSend }
-
 // errAlreadyDone is beforeRetry's word that the call has succeeded already.
 var errAlreadyDone = errors.New("nothing is left to send")
 

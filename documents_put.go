@@ -3,61 +3,90 @@ package brellium
 import (
 	"context"
 	"encoding/json"
-	"encoding/xml"
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
-	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/brellium/brellium-go/internal/storage"
 )
 
-// transfer is one file on its way to storage.
+// Put sends one file to an upload URL that [DocumentService.Create] returned.
+// Use it if you keep the batch yourself; [DocumentService.Upload] does the whole
+// job. The file's ExternalID, DocType and ExternalMetadata are not sent.
+// [WithHeader] adds a header that the URL's signature requires.
+//
+// The file is sent again, from its beginning, after a 408, a 429, a 5xx, a lost
+// connection or 60 s without progress, up to [WithMaxRetries] times (4 by
+// default). The total and the attempt timeout do not apply.
+//
+// The error is a [ValidationError] if nothing could be sent, and otherwise an
+// [UploadError]. Its Expired is set if the URL has expired; if the document has
+// an external id, Create then returns a new URL.
+func (s *DocumentService) Put(ctx context.Context, to UploadURL, file UploadFile, opts ...CallOption) error {
+	if ctx == nil {
+		return &ValidationError{Field: "ctx", Reason: "must not be nil"}
+	}
+	if to.IsZero() {
+		return &ValidationError{Field: "to", Reason: "must not be empty: the file has arrived"}
+	}
+	if err := file.validate("file"); err != nil {
+		return err
+	}
+	cfg, err := s.client.callConfig(opts)
+	if err != nil {
+		return err
+	}
+	t := &transfer{client: s.client, file: &file, policy: putPolicy(cfg.policy, defaultIdleTimeout), header: cfg.header, response: cfg.response}
+	if err := t.put(ctx, to.Reveal()); err != nil {
+		err.ExternalID = file.ExternalID
+		return err
+	}
+	return nil
+}
+
+// transfer is one file to be sent to storage.
 type transfer struct {
 	client      *Client
 	file        *UploadFile
 	policy      retryPolicy
-	header      http.Header // beside storageHeader
+	header      http.Header // besides storageHeader
 	response    *Response
 	metadata    json.RawMessage
-	batch       *batch // nil where the caller keeps it
-	place       int
-	duplicateOf *transfer // an earlier file that is the same document
+	batch       *batch // nil in Put
+	place       int    // in the batch
+	duplicateOf *transfer
 	result      UploadResult
 
-	call *call // the one under way
-
-	mu   sync.Mutex
-	body sentBody // the last that was opened
+	call *call                        // the current PUT
+	body atomic.Pointer[storage.Body] // of the last attempt
 }
 
-// putPolicy is how often and how long a PUT may try, for the retryPolicy of the
-// call that it belongs to.
-func putPolicy(t retryPolicy, idle time.Duration) retryPolicy {
-	return retryPolicy{maxRetries: t.maxRetries, explicit: true, forced: t.forced, idleTimeout: idle}
+// putPolicy is the retry policy of a PUT: the number of retries is p's, and
+// there is no time limit but the idle timeout.
+func putPolicy(p retryPolicy, idle time.Duration) retryPolicy {
+	return retryPolicy{maxRetries: p.maxRetries, explicit: true, forced: p.forced, idleTimeout: idle}
 }
 
-// waiting reports whether the file has not been begun.
-func (t *transfer) waiting() bool { return t.result.Status == UploadNotStarted }
+func (t *transfer) notStarted() bool { return t.result.Status == UploadNotStarted }
 
 func (t *transfer) fail(e *UploadError) {
 	e.ExternalID = t.result.ExternalID
 	t.result.Status, t.result.Err = UploadFailed, e
 }
 
-// send brings the file to storage, if it is not there, and fills in the
-// result.
+// send puts the file into storage, unless it is there, and fills in the result.
 func (t *transfer) send(ctx context.Context) {
 	for renewed := false; ; renewed = true {
-		d, round := t.batch.document(t.place)
+		d, request := t.batch.document(t.place)
 		t.result.DocumentID = d.DocumentID
 		if d.arrived() {
 			t.result.Status = UploadAlreadyThere
 			return
 		}
 		if d.UploadURL.IsZero() {
-			t.fail(&UploadError{reason: "the API's answer has no upload URL for the file"})
+			t.fail(&UploadError{reason: "the API's response has no upload URL for the file"})
 			return
 		}
 		err := t.put(ctx, d.UploadURL.Reveal())
@@ -65,21 +94,23 @@ func (t *transfer) send(ctx context.Context) {
 			t.result.Status = UploadStored
 			return
 		}
-		if !err.Expired || renewed {
-			t.fail(err)
-			return
-		}
-		if failure := t.batch.renew(ctx, round); failure != nil {
+		if err.Expired && !renewed {
+			failure := t.batch.create(ctx, request)
+			if failure == nil {
+				continue
+			}
 			err.Err = failure
-			t.fail(err)
-			return
 		}
+		t.fail(err)
+		return
 	}
 }
 
-// put sends the file to address, as often as that takes.
+// put sends the file to address, with retries.
 func (t *transfer) put(ctx context.Context, address string) *UploadError {
-	u, reason := t.client.storageURL(address)
+	u, reason := storage.ParseURL(address, func(host string) bool {
+		return loopback(host) && loopback(t.client.baseURL.Hostname())
+	})
 	if reason != "" {
 		return &UploadError{reason: reason}
 	}
@@ -96,106 +127,63 @@ func (t *transfer) put(ctx context.Context, address string) *UploadError {
 	if t.batch != nil {
 		t.call.beforeRetry = t.askWhetherArrived
 	}
-	err := t.call.run(ctx, func(answer) error { return nil }) // a storage host's words do not matter
+	err := t.call.run(ctx, func(answer) error { return nil }) // the body of a 2xx does not matter
 	t.result.Attempts += t.call.attempts
 	if err == nil {
 		return nil
 	}
 	e := &UploadError{Err: err}
-	if answer, ok := asType[*APIError](err); ok {
-		e.StatusCode = answer.StatusCode
-		e.Code, e.Expired = readStorageError(answer.StatusCode, answer.Body)
+	if response, ok := asType[*APIError](err); ok {
+		e.StatusCode = response.StatusCode
+		e.Code, e.Expired = storage.ReadError(response.StatusCode, response.Body)
+		e.Code = safeCode(e.Code)
 	}
 	return e
 }
 
-// storageHeader is what a PUT carries beside its type and length: nothing, not
-// even the agent that net/http would name.
+// storageHeader is all that a PUT carries besides its type and length: nothing,
+// not even the user agent that net/http would add.
 var storageHeader = http.Header{"User-Agent": {""}}
 
 // open opens the file for the next attempt.
 func (t *transfer) open() (io.ReadCloser, error) {
-	body, err := t.file.openBody()
+	body, err := t.file.open()
 	if err != nil {
 		return nil, err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.body = body
-	if t.file.Size == 0 {
-		return http.NoBody, body.Close() // else net/http would send it in chunks
+	t.body.Store(body)
+	if t.file.Size > 0 {
+		return body, nil
 	}
-	return body, nil
+	// net/http would send an empty body in chunks, and does not read NoBody.
+	defer func() { _ = body.Close() }()
+	if _, err = body.Read(nil); err != io.EOF {
+		return nil, err
+	}
+	return http.NoBody, nil
 }
 
+// position returns how much of the file the last attempt has read.
 func (t *transfer) position() int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.body == nil {
-		return 0
+	if body := t.body.Load(); body != nil {
+		return body.Position()
 	}
-	return t.body.position()
+	return 0
 }
 
-// askWhetherArrived runs before each retry of a PUT. Where the attempt before
-// sent the whole file and its response was lost, it asks the API whether the
-// file has arrived, so that it is not sent again.
+// askWhetherArrived runs before each retry of a PUT. If the last attempt sent
+// the whole file and its response was lost, it asks the API whether the file
+// has arrived, so that it is not sent again.
 func (t *transfer) askWhetherArrived(r *http.Request) error {
-	e, ok := t.call.failure.(*ConnectionError)
-	if !ok || !e.Sent || t.position() != t.file.Size || t.batch.renew(r.Context(), t.batch.round()) != nil {
+	lost, ok := t.call.failure.(*ConnectionError)
+	if !ok || !lost.Sent || t.position() != t.file.Size {
 		return nil
+	}
+	if t.batch.create(r.Context(), t.batch.lastRequest()) != nil {
+		return nil // not known: send the file again
 	}
 	if d, _ := t.batch.document(t.place); d.arrived() {
 		return errAlreadyDone
 	}
 	return nil
-}
-
-// storageURL reads an upload URL. What is sent is the very bytes of it, since
-// a signature covers them. The reason, where there is one, says why it cannot
-// be used.
-func (c *Client) storageURL(address string) (u url.URL, reason string) {
-	for i := 0; i < len(address); i++ {
-		if address[i] <= ' ' || address[i] >= 0x7f || address[i] == '#' {
-			return url.URL{}, "the upload URL is not escaped"
-		}
-	}
-	parsed, err := url.Parse(address)
-	switch {
-	case err != nil || parsed.Opaque != "" || parsed.Host == "":
-		return url.URL{}, "the upload URL is not one"
-	case parsed.Scheme == "http" && loopback(parsed.Hostname()) && loopback(c.baseURL.Hostname()):
-	case parsed.Scheme != "https":
-		return url.URL{}, "the upload URL is not https"
-	}
-	_, rest, _ := strings.Cut(address, "://")
-	if slash := strings.IndexByte(rest, '/'); slash >= 0 && parsed.RequestURI() != rest[slash:] {
-		parsed.Opaque, _, _ = strings.Cut(rest[slash:], "?")
-		if parsed.RequestURI() != rest[slash:] {
-			return url.URL{}, "the upload URL cannot be sent as it is"
-		}
-	}
-	return *parsed, ""
-}
-
-// readStorageError reads the code out of a storage host's error, and whether
-// it says that the URL has expired. Both are up to the host; the forms known
-// are those of S3 and of what imitates it. (assumed)
-func readStorageError(status int, body []byte) (code string, expired bool) {
-	var e struct {
-		XMLName xml.Name `xml:"Error"`
-		Code    string   `xml:"Code"`
-		Message string   `xml:"Message"`
-	}
-	if xml.Unmarshal(body, &e) != nil {
-		return "", false
-	}
-	code = safeCode(strings.TrimSpace(e.Code))
-	switch code {
-	case "ExpiredToken", "RequestExpired", "TokenExpired":
-		expired = true
-	case "AccessDenied":
-		expired = strings.Contains(strings.ToLower(e.Message), "expired")
-	}
-	return code, expired && status >= 400 && status < 500
 }

@@ -45,9 +45,6 @@ func judge(o *outcome) (Verdict, string) {
 // judgeLost judges an attempt that got no answer.
 func judgeLost(o *outcome) (Verdict, string) {
 	reason := o.Reason()
-	if e, ok := asType[*bodyError](o.Err); ok {
-		reason = e.reason
-	}
 	switch {
 	case o.callerEnded != nil:
 		return VerdictCanceled, "the caller's context ended"

@@ -12,6 +12,17 @@ import (
 	"syscall"
 )
 
+// BodyError says that a request's body cannot be read as announced. Sending it
+// again would not help, so it matches ErrDoNotSend.
+type BodyError struct {
+	Reason string // a fixed text
+	Err    error
+}
+
+func (e *BodyError) Error() string        { return e.Reason }
+func (e *BodyError) Unwrap() error        { return e.Err }
+func (e *BodyError) Is(target error) bool { return target == ErrDoNotSend }
+
 // NotSendable reports whether err is a transport's refusal to send.
 func NotSendable(err error) bool { return errors.Is(err, ErrDoNotSend) }
 
@@ -69,6 +80,9 @@ func handshake(err error) bool {
 // transport may have put into its error.
 func (r *Result) Reason() string {
 	err := r.Err
+	if e, ok := asType[*BodyError](err); ok {
+		return e.Reason
+	}
 	if e, ok := asType[syscall.Errno](err); ok {
 		return e.Error() // "connection refused", "connection reset by peer", …
 	}
