@@ -49,7 +49,7 @@ func (b *Body) Read(p []byte) (n int, err error) {
 		n, err = b.src.Read(p[:min(int64(len(p)), left)])
 	}
 	switch {
-	case int64(n) == left && (err == nil || err == io.EOF):
+	case int64(n) == left:
 		if err = b.end(err); err != io.EOF {
 			n = 0
 		}
@@ -63,7 +63,8 @@ func (b *Body) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// end reads on until the source ends. It returns io.EOF if nothing is left.
+// end reads on until the source ends, after a read that returned err. It returns
+// io.EOF if nothing is left.
 func (b *Body) end(err error) error {
 	var one [1]byte
 	for tries := 0; err == nil; tries++ {
