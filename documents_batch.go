@@ -21,7 +21,7 @@ type batch struct {
 
 	mu        sync.Mutex
 	sent      int        // number of the last request
-	answered  int        // number of the last request that succeeded
+	succeeded int        // number of the last request that succeeded
 	documents []Document // of its response
 }
 
@@ -60,7 +60,7 @@ func (b *batch) create(ctx context.Context, after int) error {
 		return &InterruptedError{Operation: opDocumentsCreate.name, Err: ctx.Err(), cause: causeOf(ctx)}
 	}
 	b.mu.Lock()
-	if b.answered > after {
+	if b.succeeded > after {
 		b.mu.Unlock()
 		return nil
 	}
@@ -85,7 +85,7 @@ func (b *batch) create(ctx context.Context, after int) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.answered, b.documents = number, documents
+	b.succeeded, b.documents = number, documents
 	return nil
 }
 
@@ -94,7 +94,7 @@ func (b *batch) create(ctx context.Context, after int) error {
 func (b *batch) document(place int) (d *Document, request int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return &b.documents[place], b.answered
+	return &b.documents[place], b.succeeded
 }
 
 // arrived reports whether the API says that the document's file is in storage:

@@ -116,7 +116,7 @@ func FileFromReader(name string, r io.Reader, limit int64) (UploadFile, error) {
 
 // NewExternalID returns a random external id, a UUID of version 4, for a file
 // that is to become a new document whatever its content. Save it before you
-// upload: without it, an upload repeated after a crash creates a second
+// upload: without it, a second upload after a crash creates a second
 // document.
 func NewExternalID() string { return uuid.NewString() }
 

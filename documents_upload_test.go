@@ -201,7 +201,7 @@ type slowReader struct{ r io.Reader }
 func (r slowReader) Read(p []byte) (int, error) { return r.r.Read(p[:min(len(p), 1000)]) }
 
 // penpot/penpot#10776, danialfarid/ng-file-upload#382
-func TestUploadSendsNoHeaderOfTheAPIToTheStorageHost(t *testing.T) {
+func TestUploadCarriesNothingOfTheAPIsToTheStorageHost(t *testing.T) {
 	var emu *brelliumtest.Emulator
 	var mu sync.Mutex
 	var seen []*http.Request
@@ -737,7 +737,7 @@ func TestUploadURLIsSentByteForByteAndOnlyWhereItMayGo(t *testing.T) {
 		line.Store(r.RequestURI)
 	}))
 	defer storage.Close()
-	answer := func(r *http.Request) (*http.Response, error) {
+	respond := func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodPut {
 			return http.DefaultTransport.RoundTrip(r)
 		}
@@ -749,7 +749,7 @@ func TestUploadURLIsSentByteForByteAndOnlyWhereItMayGo(t *testing.T) {
 		address.Store(to)
 		line.Store("")
 		client, err := brellium.NewClient(brellium.WithBaseURL(base), brellium.WithAccessToken("t"),
-			brellium.WithHTTPClient(&http.Client{Transport: storageTransport(answer)}))
+			brellium.WithHTTPClient(&http.Client{Transport: storageTransport(respond)}))
 		require.NoError(t, err)
 		file := someFiles(1)[0]
 		file.ExternalID = "e"
@@ -821,7 +821,7 @@ func TestUploadRetriesTransientFailures(t *testing.T) {
 		"503":      brelliumtest.Status(503, "SlowDown").WithHeader("Retry-After", "3"),
 		"dropped":  brelliumtest.DropBefore(),
 		"reset":    brelliumtest.DropReading(),
-		"refused":  brelliumtest.NeverSent(),
+		"dial":     brelliumtest.NeverSent(),
 		"unsent":   brelliumtest.Unsent(),
 		"cut off":  brelliumtest.Status(500, "InternalError").Truncated(),
 		"stalled":  brelliumtest.OK().Delay(time.Hour),

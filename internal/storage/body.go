@@ -24,7 +24,7 @@ type Body struct {
 }
 
 // NewBody returns a Body that reads size bytes from src and closes it.
-// unreadable makes the error that Read returns where src fails.
+// unreadable makes the error that Read returns if src fails.
 func NewBody(src io.ReadCloser, size int64, unreadable func(error) error) *Body {
 	return &Body{src: src, size: size, unreadable: unreadable}
 }
@@ -38,7 +38,7 @@ func (b *Body) Close() error {
 	return b.src.Close()
 }
 
-// Read reads from the source. Its error is a [wire.BodyError] where the source
+// Read reads from the source. Its error is a [wire.BodyError] if the source
 // fails or does not have the announced size.
 func (b *Body) Read(p []byte) (n int, err error) {
 	left := b.size - b.read.Load()
