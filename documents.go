@@ -22,8 +22,8 @@ const maxBatch = 100
 // DocumentService uploads documents to be audited.
 type DocumentService struct{ client *Client }
 
-// DocumentStatus is how far a document has come. A status that this version
-// does not know is kept as it was sent.
+// DocumentStatus is the processing status of a document. A status that this
+// version does not know is kept as the API sent it.
 type DocumentStatus string
 
 // The statuses of a document.
@@ -34,52 +34,45 @@ const (
 	DocumentStatusComplete   DocumentStatus = "complete"
 )
 
-// Document is a file that is to be audited, or has been. Its fields are
-// carried over from v1.
+// Document is a file to be audited, or that has been audited. Its fields are
+// those of v1.
 type Document struct {
 	DocumentID string `json:"document_id"`
-	// Object is always "document". Create leaves it out.
+	// Object is always "document"; it is empty in the result of Create.
 	Object string `json:"object"`
-	// ExternalID is your own id of the document, empty where it has none.
+	// ExternalID is your own id of the document, empty if it has none.
 	ExternalID string         `json:"external_id"`
 	Filename   string         `json:"filename"`
 	Status     DocumentStatus `json:"status"`
-	// Handler names what processes the document.
+	// Handler is the name of what processes the document.
 	Handler string `json:"handler"`
 	// AuditCreated is true once the document's audit exists.
 	AuditCreated bool `json:"audit_created"`
-	// NeedsAudit is false where the document will get no audit.
+	// NeedsAudit is false if the document will get no audit.
 	NeedsAudit       bool     `json:"needs_audit"`
 	ExternalMetadata Metadata `json:"external_metadata"`
-	// UploadURL is where to PUT the file. It is empty once the file has
-	// arrived.
+	// UploadURL is the address to PUT the file to. It is empty once the file
+	// has arrived.
 	UploadURL UploadURL `json:"upload_url"`
 
 	raw
 }
 
-// UploadURL is a signed address that a file is PUT to: whoever has it can put
-// a file there until it expires. It hides its value wherever it is printed,
-// logged or encoded; only Reveal gives it.
+// UploadURL is a signed address to PUT a file to. Anybody who has it can store a
+// file there until it expires, so its value is hidden wherever it is printed,
+// logged or encoded. Only [UploadURL.Reveal] returns it.
 type UploadURL struct {
-	// text is a function since a dumper that walks structs cannot look
-	// inside one.
-	text func() string
-	sent bool // the answer had the field, null or not
+	address redact.Sealed[string]
+	sent    bool // the response had the field, null or not
 }
 
-// Reveal returns the address, empty where there is none.
-func (u UploadURL) Reveal() string {
-	if u.text == nil {
-		return ""
-	}
-	return u.text()
-}
+// Reveal returns the address, empty if there is none.
+func (u UploadURL) Reveal() string { return u.address.Open() }
 
 // IsZero reports whether there is no address.
-func (u UploadURL) IsZero() bool { return u.text == nil }
+func (u UploadURL) IsZero() bool { return u.address.IsZero() }
 
-// String says whether there is an address.
+// String returns "REDACTED", or "" if there is no address.
 func (u UploadURL) String() string {
 	if u.IsZero() {
 		return ""
@@ -87,14 +80,13 @@ func (u UploadURL) String() string {
 	return "REDACTED"
 }
 
-// Format writes what String returns, under every verb and flag.
+// Format prints what String returns, under every verb and flag.
 func (u UploadURL) Format(s fmt.State, verb rune) { redact.Format(s, verb, u.String()) }
 
 // LogValue returns what String returns.
 func (u UploadURL) LogValue() slog.Value { return slog.StringValue(u.String()) }
 
-// MarshalJSON encodes null where there is no address, and else what String
-// returns.
+// MarshalJSON encodes what String returns, or null if there is no address.
 func (u UploadURL) MarshalJSON() ([]byte, error) {
 	if u.IsZero() {
 		return []byte("null"), nil
@@ -110,7 +102,7 @@ func (u *UploadURL) UnmarshalJSON(data []byte) error {
 	}
 	*u = UploadURL{sent: true}
 	if s != "" {
-		u.text = func() string { return s }
+		u.address = redact.Seal(s)
 	}
 	return nil
 }
@@ -120,7 +112,7 @@ type DocumentInput struct {
 	// Filename is required.
 	Filename string `json:"filename"`
 	// ExternalID is your own id of the document. Creating a document again
-	// with the same one creates nothing. It may not come twice in a batch.
+	// with the same id creates nothing. It must be unique in a batch.
 	ExternalID string `json:"external_id,omitempty"`
 	// DocType and ExternalMetadata are optional.
 	DocType          string         `json:"doc_type,omitempty"`
@@ -132,6 +124,7 @@ type DocumentCreateParams struct {
 	Documents []DocumentInput `json:"documents"`
 }
 
+// validate also reports whether every document has an external id.
 func (p DocumentCreateParams) validate() (everyExternalID bool, err error) {
 	if len(p.Documents) == 0 {
 		return false, &ValidationError{Field: "Documents", Reason: "must contain at least one"}
@@ -142,7 +135,8 @@ func (p DocumentCreateParams) validate() (everyExternalID bool, err error) {
 	seen := make(map[string]bool, len(p.Documents))
 	everyExternalID = true
 	for i, d := range p.Documents {
-		if err := validateDocument("Documents["+strconv.Itoa(i)+"]", d.Filename, d.ExternalID); err != nil {
+		field := "Documents[" + strconv.Itoa(i) + "]"
+		if err := validateDocument(field, d.Filename, d.ExternalID); err != nil {
 			return false, err
 		}
 		if d.ExternalID == "" {
@@ -150,7 +144,7 @@ func (p DocumentCreateParams) validate() (everyExternalID bool, err error) {
 			continue
 		}
 		if seen[d.ExternalID] {
-			return false, repeatedExternalID("Documents", i)
+			return false, duplicateExternalID(field)
 		}
 		seen[d.ExternalID] = true
 	}
@@ -167,42 +161,45 @@ func validateDocument(field, filename, externalID string) error {
 	return nil
 }
 
-func repeatedExternalID(list string, i int) error {
-	return &ValidationError{Field: list + "[" + strconv.Itoa(i) + "].ExternalID", Reason: "is the same as an earlier document's"}
+func duplicateExternalID(field string) error {
+	return &ValidationError{Field: field + ".ExternalID", Reason: "is the same as an earlier document's"}
 }
 
-// DocumentCreateResult is what Create returns.
+// DocumentCreateResult is the result of [DocumentService.Create].
 type DocumentCreateResult struct {
-	// Documents are the documents of the batch, those that existed included.
+	// Documents are the documents of the batch, including those that existed.
 	Documents []Document `json:"documents"`
 
 	raw
 }
 
 // Create creates a batch of documents and returns an upload URL for each file
-// that has not arrived yet; Upload does the whole job.
+// that has not arrived yet. [DocumentService.Upload] does the whole job.
 //
-// It is repeated after any failure that may pass where every document has an
-// ExternalID: a repeat then creates nothing and returns the same documents,
-// with a new upload URL for each file that is still missing. Where one has
-// none, a repeat would create a second batch, so that only what provably did
-// not run is sent again, unless WithMaxRetries is given on the call.
+// If every document has an ExternalID, it is retried after transient failures:
+// a retry creates nothing and returns the same documents, with a new upload URL
+// for each missing file. If one has none, a retry would create a second batch.
+// It is then retried only if the request certainly did not run, unless the call
+// has [WithMaxRetries].
+//
+// The error is a [ValidationError] if nothing could be sent, and otherwise as
+// for every call an [APIError], [BlockedError], [ConnectionError],
+// [DecodeError], [RetriesExhaustedError] or [InterruptedError].
 func (s *DocumentService) Create(ctx context.Context, params DocumentCreateParams, opts ...CallOption) (*DocumentCreateResult, error) {
-	retryable, err := params.validate()
+	everyExternalID, err := params.validate()
 	if err != nil {
 		return nil, err
 	}
-	return s.create(ctx, params, retryable, opts)
-}
-
-// create sends a batch that has been validated. body is its params, encoded or
-// not.
-func (s *DocumentService) create(ctx context.Context, body any, retryable bool, opts []CallOption) (*DocumentCreateResult, error) {
 	cfg, err := s.client.callConfig(opts)
 	if err != nil {
 		return nil, err
 	}
-	var result *DocumentCreateResult
+	return s.create(ctx, params, everyExternalID, cfg)
+}
+
+// create sends a batch that has been validated. body is its params, encoded or
+// not.
+func (s *DocumentService) create(ctx context.Context, body any, retryable bool, cfg callConfig) (result *DocumentCreateResult, err error) {
 	_, err = s.client.do(ctx, request{op: opDocumentsCreate, body: body, retryable: retryable}, cfg, func(r okResponse) (err error) {
 		result, err = decodeDocuments(r)
 		return err
@@ -218,35 +215,34 @@ func decodeDocuments(r okResponse) (*DocumentCreateResult, error) {
 	var items struct {
 		Documents []json.RawMessage `json:"documents"`
 	}
-	whole := r.json()
-	if json.Unmarshal(whole, &items) != nil || len(items.Documents) != len(result.Documents) {
+	body := r.json()
+	if json.Unmarshal(body, &items) != nil || len(items.Documents) != len(result.Documents) {
 		return nil, r.decodeError("the documents cannot be separated")
 	}
 	if len(result.Documents) == 0 {
 		return nil, r.decodeError("the body has no documents")
 	}
-	result.setRaw(&whole)
+	result.setRaw(&body)
 	for i := range result.Documents {
 		result.Documents[i].setRaw(&items.Documents[i])
 	}
 	return &result, nil
 }
 
-// Retrieve returns one document. It is repeated after any failure that may
-// pass.
+// Retrieve returns one document. It is retried after transient failures and
+// returns the same errors as [DocumentService.Create].
 func (s *DocumentService) Retrieve(ctx context.Context, documentID string, opts ...CallOption) (*Document, error) {
 	return fetch[Document](ctx, s.client, request{op: opDocumentsRetrieve, id: documentID, idField: "documentID"}, opts)
 }
 
-// DocumentListParams filters a list of documents. The zero value lists all.
-// The names of the filters are assumed.
+// DocumentListParams filters a list of documents. The zero value lists all
+// documents. The names of the filters are assumed.
 type DocumentListParams struct {
 	// ExternalID lists the one document that has it.
 	ExternalID string
-	// Limit is the number of documents a page, 1 to 100; 0 leaves it to the
-	// server.
+	// Limit is the page size, 1 to 100; 0 uses the server's default.
 	Limit int
-	// Cursor goes on from a page's NextCursor.
+	// Cursor is the NextCursor of a page, to continue after it.
 	Cursor string
 }
 
@@ -256,25 +252,26 @@ func (p DocumentListParams) query() (url.Values, error) {
 	return q, setPage(q, p.Limit, p.Cursor)
 }
 
-// List returns one page of documents. It is repeated after any failure that
-// may pass.
+// List returns one page of documents. It is retried after transient failures
+// and returns the same errors as [DocumentService.Create], and a
+// [PaginationError] as described at [Page.Next].
 func (s *DocumentService) List(ctx context.Context, params DocumentListParams, opts ...CallOption) (*Page[Document], error) {
 	return list[Document](ctx, s.client, opDocumentsList, params.query, opts)
 }
 
-// All iterates over all documents that params describes, page by page, and
-// ends with the first error. A page that cannot be fetched after the first is
-// a *PaginationError whose Cursor goes on from there.
+// All iterates over all documents that match params, page by page, and stops at
+// the first error; see [AuditService.All]. If a page after the first cannot be
+// fetched, the error is a [PaginationError], and its Cursor resumes there.
 func (s *DocumentService) All(ctx context.Context, params DocumentListParams, opts ...CallOption) iter.Seq2[*Document, error] {
 	return all[Document](ctx, s.client, opDocumentsList, params.query, opts)
 }
 
 var (
-	// ErrDocumentFailed is what WaitForAudit returns for a document that could
-	// not be processed: its status is "error".
+	// ErrDocumentFailed is the error of [DocumentService.WaitForAudit] for a
+	// document that could not be processed: its status is "error".
 	ErrDocumentFailed = errors.New("brellium: the document could not be processed")
-	// ErrNoAudit is what WaitForAudit returns for a document that is complete
-	// and needs no audit.
+	// ErrNoAudit is the error of [DocumentService.WaitForAudit] for a document
+	// that is complete and needs no audit.
 	ErrNoAudit = errors.New("brellium: the document needs no audit")
 )
 
@@ -283,15 +280,16 @@ const (
 	maxAuditPoll   = 30 * time.Second
 )
 
-// WaitForAudit waits until the audit of a document exists, and returns it; it
-// may still be in progress. A document that cannot be processed is
-// ErrDocumentFailed, and one that needs no audit ErrNoAudit.
+// WaitForAudit waits until the audit of a document exists, and returns it; the
+// audit may still be in progress. The error is [ErrDocumentFailed] if the
+// document cannot be processed, and [ErrNoAudit] if it needs no audit.
 //
-// It asks for the document at once, then after about 2 s, and ever less often
-// up to every 30 s, so that ctx should have a deadline. Each question spends
-// one request of the rate limit: to wait for many documents, Follow the
-// audits. The call options apply to each of its calls; a call that fails for
-// good ends the wait.
+// It retrieves the document at once, then after about 2 s, and then less and
+// less often, up to every 30 s. Give ctx a deadline; if it ends first, the error
+// is an [InterruptedError]. Each look costs one request of the rate limit: to
+// wait for many documents, use [AuditService.Follow]. The call options apply to
+// each request. A request that fails after its retries ends the wait with its
+// error, as described at [DocumentService.Create].
 func (s *DocumentService) WaitForAudit(ctx context.Context, documentID string, opts ...CallOption) (*Audit, error) {
 	for delay := firstAuditPoll; ; delay = min(delay*3/2, maxAuditPoll) {
 		d, err := s.Retrieve(ctx, documentID, opts...)
@@ -302,7 +300,7 @@ func (s *DocumentService) WaitForAudit(ctx context.Context, documentID string, o
 			audit, err := s.client.Audits.newest(ctx, documentID, opts)
 			if audit != nil || err != nil {
 				return audit, err
-			} // else the list lags behind
+			} // else the list is not up to date yet
 		case d.Status == DocumentStatusError:
 			return nil, ErrDocumentFailed
 		case d.Status == DocumentStatusComplete && !d.NeedsAudit:

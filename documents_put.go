@@ -3,63 +3,93 @@ package brellium
 import (
 	"context"
 	"encoding/json"
-	"encoding/xml"
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
-	"strings"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brellium/brellium-go/internal/redact"
+	"github.com/brellium/brellium-go/internal/storage"
 )
 
-// transfer is one file on its way to storage.
+// Put sends one file to an upload URL that [DocumentService.Create] returned.
+// Use it if you keep the batch yourself; [DocumentService.Upload] does the whole
+// job. The file's ExternalID, DocType and ExternalMetadata are not sent.
+// [WithHeader] adds a header that the URL's signature requires.
+//
+// The file is sent again, from its beginning, after a 408, a 429, a 5xx, a lost
+// connection or 60 s without progress, up to [WithMaxRetries] times (4 by
+// default). The total and the attempt timeout do not apply.
+//
+// The error is a [ValidationError] if nothing could be sent, and otherwise an
+// [UploadError]. Its Expired is set if the URL has expired; if the document has
+// an external id, Create then returns a new URL.
+func (s *DocumentService) Put(ctx context.Context, to UploadURL, file UploadFile, opts ...CallOption) error {
+	if ctx == nil {
+		return &ValidationError{Field: "ctx", Reason: "must not be nil"}
+	}
+	if to.IsZero() {
+		return &ValidationError{Field: "to", Reason: "must not be empty: the file has arrived"}
+	}
+	if err := file.validate("file"); err != nil {
+		return err
+	}
+	cfg, err := s.client.callConfig(opts)
+	if err != nil {
+		return err
+	}
+	t := &transfer{client: s.client, file: &file, policy: putPolicy(cfg.policy, defaultIdleTimeout), header: cfg.header, response: cfg.response}
+	if err := t.put(ctx, to.Reveal()); err != nil {
+		err.ExternalID = file.ExternalID
+		return err
+	}
+	return nil
+}
+
+// transfer is one file to be sent to storage.
 type transfer struct {
 	client      *Client
 	file        *UploadFile
 	policy      retryPolicy
-	header      http.Header // beside storageHeader
+	header      http.Header // besides storageHeader
 	response    *Response
 	metadata    json.RawMessage
-	batch       *batch // nil where the caller keeps it
-	place       int
-	duplicateOf *transfer // an earlier file that is the same document
+	batch       *batch // nil in Put
+	place       int    // in the batch
+	duplicateOf *transfer
 	result      UploadResult
 
-	call *call // the one under way
-
-	mu   sync.Mutex
-	body sentBody // the last that was opened
+	call *call                        // the current PUT
+	body atomic.Pointer[storage.Body] // of the last attempt
 }
 
-// putPolicy is how often and how long a PUT may try, for the retryPolicy of the
-// call that it belongs to.
-func putPolicy(t retryPolicy, idle time.Duration) retryPolicy {
-	return retryPolicy{maxRetries: t.maxRetries, explicit: true, forced: t.forced, idleTimeout: idle}
+// putPolicy is the retry policy of a PUT: the number of retries is p's, and
+// there is no time limit but the idle timeout.
+func putPolicy(p retryPolicy, idle time.Duration) retryPolicy {
+	return retryPolicy{maxRetries: p.maxRetries, explicit: true, forced: p.forced, idleTimeout: idle}
 }
 
-// waiting reports whether the file has not been begun.
-func (t *transfer) waiting() bool { return t.result.Status == UploadNotStarted }
+func (t *transfer) notStarted() bool { return t.result.Status == UploadNotStarted }
 
 func (t *transfer) fail(e *UploadError) {
 	e.ExternalID = t.result.ExternalID
 	t.result.Status, t.result.Err = UploadFailed, e
 }
 
-// send brings the file to storage, if it is not there, and fills in the
-// result.
+// send puts the file into storage, unless it is there, and fills in the result.
 func (t *transfer) send(ctx context.Context) {
 	for renewed := false; ; renewed = true {
-		d, round := t.batch.document(t.place)
+		d, request := t.batch.document(t.place)
 		t.result.DocumentID = d.DocumentID
 		if d.arrived() {
 			t.result.Status = UploadAlreadyThere
 			return
 		}
 		if d.UploadURL.IsZero() {
-			t.fail(&UploadError{reason: "the API's answer has no upload URL for the file"})
+			t.fail(&UploadError{reason: "the API's response has no upload URL for the file"})
 			return
 		}
 		err := t.put(ctx, d.UploadURL.Reveal())
@@ -67,21 +97,23 @@ func (t *transfer) send(ctx context.Context) {
 			t.result.Status = UploadStored
 			return
 		}
-		if !err.Expired || renewed {
-			t.fail(err)
-			return
-		}
-		if failure := t.batch.renew(ctx, round); failure != nil {
+		if err.Expired && !renewed {
+			failure := t.batch.create(ctx, request)
+			if failure == nil {
+				continue
+			}
 			err.Err = failure
-			t.fail(err)
-			return
 		}
+		t.fail(err)
+		return
 	}
 }
 
-// put sends the file to address, as often as that takes.
+// put sends the file to address, with retries.
 func (t *transfer) put(ctx context.Context, address string) *UploadError {
-	u, reason := t.client.storageURL(address)
+	u, reason := storage.ParseURL(address, func(host string) bool {
+		return loopback(host) && loopback(t.client.baseURL.Hostname())
+	})
 	if reason != "" {
 		return &UploadError{reason: reason}
 	}
@@ -98,54 +130,60 @@ func (t *transfer) put(ctx context.Context, address string) *UploadError {
 	if t.batch != nil {
 		t.call.beforeRetry = t.askWhetherArrived
 	}
-	err := t.call.run(ctx, func(okResponse) error { return nil }) // a storage host's words do not matter
+	err := t.call.run(ctx, func(okResponse) error { return nil }) // the body of a 2xx does not matter
 	t.result.Attempts += t.call.attempts
 	if err == nil {
 		return nil
 	}
 	e := &UploadError{Err: err}
-	if answer, ok := asType[*APIError](err); ok {
-		e.StatusCode = answer.StatusCode
-		e.Code, e.Expired = readStorageError(answer.StatusCode, answer.Body)
+	if response, ok := asType[*APIError](err); ok {
+		e.StatusCode = response.StatusCode
+		e.Code, e.Expired = storage.ReadError(response.StatusCode, response.Body)
+		e.Code = redact.Code(e.Code)
 	}
 	return e
 }
 
-// storageHeader is what a PUT carries beside its type and length: nothing, not
-// even the agent that net/http would name.
+// storageHeader is all that a PUT carries besides its type and length: nothing,
+// not even the user agent that net/http would add.
 var storageHeader = http.Header{"User-Agent": {""}}
 
 // open opens the file for the next attempt.
 func (t *transfer) open() (io.ReadCloser, error) {
-	body, err := t.file.openBody()
+	body, err := t.file.open()
 	if err != nil {
 		return nil, err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.body = body
-	if t.file.Size == 0 {
-		return http.NoBody, body.Close() // else net/http would send it in chunks
+	t.body.Store(body)
+	if t.file.Size > 0 {
+		return body, nil
 	}
-	return body, nil
+	// net/http would send an empty body in chunks, and does not read NoBody.
+	defer func() { _ = body.Close() }()
+	if _, err = body.Read(nil); err != io.EOF {
+		return nil, err
+	}
+	return http.NoBody, nil
 }
 
+// position returns how much of the file the last attempt has read.
 func (t *transfer) position() int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.body == nil {
-		return 0
+	if body := t.body.Load(); body != nil {
+		return body.Position()
 	}
-	return t.body.position()
+	return 0
 }
 
-// askWhetherArrived runs before each retry of a PUT. Where the attempt before
-// sent the whole file and its response was lost, it asks the API whether the
-// file has arrived, so that it is not sent again.
+// askWhetherArrived runs before each retry of a PUT. If the last attempt sent
+// the whole file and its response was lost, it asks the API whether the file
+// has arrived, so that it is not sent again.
 func (t *transfer) askWhetherArrived(r *http.Request) error {
-	e, ok := t.call.failure.(*ConnectionError)
-	if !ok || !e.Sent || t.position() != t.file.Size || t.batch.renew(r.Context(), t.batch.round()) != nil {
+	lost, ok := t.call.failure.(*ConnectionError)
+	if !ok || !lost.Sent || t.position() != t.file.Size {
 		return nil
+	}
+	if t.batch.create(r.Context(), t.batch.lastRequest()) != nil {
+		return nil // not known: send the file again
 	}
 	if d, _ := t.batch.document(t.place); d.arrived() {
 		return errAlreadyDone
@@ -153,51 +191,106 @@ func (t *transfer) askWhetherArrived(r *http.Request) error {
 	return nil
 }
 
-// storageURL reads an upload URL. What is sent is the very bytes of it, since
-// a signature covers them. The reason, where there is one, says why it cannot
-// be used.
-func (c *Client) storageURL(address string) (u url.URL, reason string) {
-	for i := 0; i < len(address); i++ {
-		if address[i] <= ' ' || address[i] >= 0x7f || address[i] == '#' {
-			return url.URL{}, "the upload URL is not escaped"
-		}
-	}
-	parsed, err := url.Parse(address)
-	switch {
-	case err != nil || parsed.Opaque != "" || parsed.Host == "":
-		return url.URL{}, "the upload URL is not one"
-	case parsed.Scheme == "http" && loopback(parsed.Hostname()) && loopback(c.baseURL.Hostname()):
-	case parsed.Scheme != "https":
-		return url.URL{}, "the upload URL is not https"
-	}
-	_, rest, _ := strings.Cut(address, "://")
-	if slash := strings.IndexByte(rest, '/'); slash >= 0 && parsed.RequestURI() != rest[slash:] {
-		parsed.Opaque, _, _ = strings.Cut(rest[slash:], "?")
-		if parsed.RequestURI() != rest[slash:] {
-			return url.URL{}, "the upload URL cannot be sent as it is"
-		}
-	}
-	return *parsed, ""
+// batch is the documents of some files of an upload, and the request that
+// creates them. Sent again, the request creates nothing: it returns the
+// documents as they are now, with a new upload URL for each missing file.
+type batch struct {
+	service *DocumentService
+	cfg     callConfig
+	body    json.RawMessage
+	files   []*transfer
+
+	sending chan struct{} // holds a value while a request is in flight
+
+	mu        sync.Mutex
+	sent      int        // number of the last request
+	succeeded int        // number of the last request that succeeded
+	documents []Document // of its response
 }
 
-// readStorageError reads the code out of a storage host's error, and whether
-// it says that the URL has expired. Both are up to the host; the forms known
-// are those of S3 and of what imitates it. (assumed)
-func readStorageError(status int, body []byte) (code string, expired bool) {
-	var e struct {
-		XMLName xml.Name `xml:"Error"`
-		Code    string   `xml:"Code"`
-		Message string   `xml:"Message"`
+func (u *upload) newBatch(files []*transfer) (*batch, error) {
+	type input struct {
+		Filename         string          `json:"filename"`
+		ExternalID       string          `json:"external_id"`
+		DocType          string          `json:"doc_type,omitempty"`
+		ExternalMetadata json.RawMessage `json:"external_metadata,omitempty"`
 	}
-	if xml.Unmarshal(body, &e) != nil {
-		return "", false
+	b := &batch{service: u.service, cfg: u.cfg, files: files, sending: make(chan struct{}, 1)}
+	inputs := make([]input, len(files))
+	for i, t := range files {
+		inputs[i] = input{t.file.Filename, t.result.ExternalID, t.file.DocType, t.metadata}
+		t.batch, t.place = b, i
 	}
-	code = redact.Code(strings.TrimSpace(e.Code))
-	switch code {
-	case "ExpiredToken", "RequestExpired", "TokenExpired":
-		expired = true
-	case "AccessDenied":
-		expired = strings.Contains(strings.ToLower(e.Message), "expired")
+	var err error
+	b.body, err = encode(map[string][]input{"documents": inputs})
+	return b, err
+}
+
+// lastRequest returns the number of the last request that was sent.
+func (b *batch) lastRequest() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sent
+}
+
+// create sends the request, unless one later than the given number has
+// succeeded: files that need it at the same time share one request.
+func (b *batch) create(ctx context.Context, after int) error {
+	select {
+	case b.sending <- struct{}{}:
+		defer func() { <-b.sending }()
+	case <-ctx.Done():
+		return &InterruptedError{Operation: opDocumentsCreate.name, Err: ctx.Err(), cause: redact.Cause(ctx)}
 	}
-	return code, expired && status >= 400 && status < 500
+	b.mu.Lock()
+	if b.succeeded > after {
+		b.mu.Unlock()
+		return nil
+	}
+	b.sent++
+	number := b.sent
+	b.mu.Unlock()
+	result, err := b.service.create(ctx, b.body, true, b.cfg)
+	if err != nil {
+		return err
+	}
+	documents := make([]Document, len(b.files))
+	byID := make(map[string]*Document, len(result.Documents))
+	for i := range result.Documents {
+		byID[result.Documents[i].ExternalID] = &result.Documents[i]
+	}
+	for i, t := range b.files {
+		if d := byID[t.result.ExternalID]; d != nil {
+			documents[i] = *d
+		} else if len(result.Documents) == len(b.files) && result.Documents[i].ExternalID == "" {
+			documents[i] = result.Documents[i]
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.succeeded, b.documents = number, documents
+	return nil
+}
+
+// document returns the document of a file as the last response has it, and the
+// number of that request.
+func (b *batch) document(place int) (d *Document, request int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return &b.documents[place], b.succeeded
+}
+
+// arrived reports whether the API says that the document's file is in storage:
+// there is no upload URL. If the response has no such field at all, the status
+// must confirm it, so that a response of another shape is not a success.
+func (d *Document) arrived() bool {
+	return d.UploadURL.IsZero() && (d.UploadURL.sent || d.Status != "" && d.Status != DocumentStatusTodo)
+}
+
+// rejectedBatch reports whether err is about the documents of a batch, so that
+// another batch may still succeed.
+func rejectedBatch(err error) bool {
+	e, ok := err.(*APIError)
+	return ok && slices.Contains([]int{http.StatusBadRequest, http.StatusConflict,
+		http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}, e.StatusCode)
 }

@@ -61,7 +61,7 @@ func TestDocumentsCreateRetrieveAndList(t *testing.T) {
 	})
 }
 
-func TestDocumentsCreateIsRepeatedOnlyWithExternalIDs(t *testing.T) {
+func TestDocumentsCreateIsRetriedOnlyWithExternalIDs(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		ids       []string
@@ -72,7 +72,7 @@ func TestDocumentsCreateIsRepeatedOnlyWithExternalIDs(t *testing.T) {
 		{"every document has one", []string{"a", "b"}, nil, 2, 2},
 		{"one has none", []string{"a", ""}, nil, 1, 2},
 		{"none has one", []string{"", ""}, nil, 1, 2},
-		{"none has one, and the caller insists", []string{"", ""}, []brellium.CallOption{brellium.WithMaxRetries(1)}, 2, 4},
+		{"none has one, and the call has WithMaxRetries", []string{"", ""}, []brellium.CallOption{brellium.WithMaxRetries(1)}, 2, 4},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestDocumentsCreateIsRepeatedOnlyWithExternalIDs(t *testing.T) {
 	}
 }
 
-func TestDocumentsCreateRefusesABadBatch(t *testing.T) {
+func TestDocumentsCreateRejectsABadBatch(t *testing.T) {
 	emu := brelliumtest.New()
 	client := emulated(t, emu)
 	many := make([]brellium.DocumentInput, 101)
@@ -124,7 +124,7 @@ func TestDocumentsCreateRefusesABadBatch(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestDocumentsCreateThatAnswersWithoutDocumentsIsADecodeError(t *testing.T) {
+func TestDocumentsCreateResponseWithoutDocumentsIsADecodeError(t *testing.T) {
 	for _, body := range []string{`{}`, `{"documents":[]}`, `{"documents":null}`, `{"documents":{}}`, `[]`} {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New()
@@ -137,7 +137,7 @@ func TestDocumentsCreateThatAnswersWithoutDocumentsIsADecodeError(t *testing.T) 
 	}
 }
 
-func TestUploadURLHidesItselfHoweverItIsPrinted(t *testing.T) {
+func TestUploadURLIsHiddenHoweverItIsPrinted(t *testing.T) {
 	const address = "https://storage.example.com/a?X-Signature=5ecre7"
 	var d brellium.Document
 	require.NoError(t, json.Unmarshal([]byte(`{"document_id":"d1","filename":"a.pdf","upload_url":"`+address+`"}`), &d))

@@ -21,6 +21,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -59,16 +60,37 @@ func emulated(t *testing.T, emu *brelliumtest.Emulator, opts ...brellium.ClientO
 	return client
 }
 
-// onPort starts the emulator and returns a client that reaches it over real
-// connections.
+// onPort returns a client that reaches the emulator over real connections.
 func onPort(t *testing.T, emu *brelliumtest.Emulator, opts ...brellium.ClientOption) *brellium.Client {
 	t.Helper()
-	require.NoError(t, emu.Start())
-	t.Cleanup(emu.Close)
-	client, err := brellium.NewClient(append(opts, brellium.WithBaseURL(emu.BaseURL()),
+	return onPortWithPut(t, emu, emu.Handler().ServeHTTP, opts...)
+}
+
+// onPortWithPut is onPort with another handler for the PUTs.
+func onPortWithPut(t *testing.T, emu *brelliumtest.Emulator, put http.HandlerFunc, opts ...brellium.ClientOption) *brellium.Client {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			put(w, r)
+			return
+		}
+		emu.Handler().ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	client, err := brellium.NewClient(append(opts, brellium.WithBaseURL(server.URL),
 		brellium.WithClientCredentials(emu.ClientID, emu.ClientSecret))...)
 	require.NoError(t, err)
 	return client
+}
+
+// fileOnDisk writes a file and returns it with its path.
+func fileOnDisk(t *testing.T, name string, data []byte) (brellium.UploadFile, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+	file, err := brellium.FileFromPath(path)
+	require.NoError(t, err)
+	return file, path
 }
 
 func statuses(results []brellium.UploadResult) []brellium.UploadStatus {
@@ -120,15 +142,11 @@ func TestUploadStoresFilesAndSendsThemOnce(t *testing.T) {
 func TestUploadAnnouncesItsLengthAndIsNeverChunked(t *testing.T) {
 	const size = 1 << 20
 	data := content(1, size)
-	path := filepath.Join(t.TempDir(), "visit.pdf")
-	require.NoError(t, os.WriteFile(path, data, 0o600))
+	fromPath, path := fileOnDisk(t, "visit.pdf", data)
 	open, err := os.Open(path)
 	require.NoError(t, err)
 	defer open.Close()
-
-	fromPath, err := brellium.FileFromPath(path)
-	require.NoError(t, err)
-	buffered, err := brellium.FileFromReader("reader.pdf", iotestReader{bytes.NewReader(data)}, size)
+	buffered, err := brellium.FileFromReader("reader.pdf", slowReader{bytes.NewReader(data)}, size)
 	require.NoError(t, err)
 	files := []brellium.UploadFile{
 		brellium.FileFromBytes("bytes.pdf", data),
@@ -136,7 +154,7 @@ func TestUploadAnnouncesItsLengthAndIsNeverChunked(t *testing.T) {
 		brellium.FileFromReaderAt("handle.pdf", open, size),
 		buffered,
 		{Filename: "sized.pdf", Size: size, Open: func() (io.ReadCloser, error) {
-			return io.NopCloser(iotestReader{bytes.NewReader(data)}), nil
+			return io.NopCloser(slowReader{bytes.NewReader(data)}), nil
 		}},
 		{Filename: "empty.txt", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil }},
 	}
@@ -164,7 +182,7 @@ func TestUploadAnnouncesItsLengthAndIsNeverChunked(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, at, "the caller's handle was moved")
 
-	// A size that is not known is refused before any request.
+	// An unknown size is rejected before any request.
 	emu.ClearRequests()
 	unknown := brellium.UploadFile{Filename: "a.pdf", Size: -1, Open: files[0].Open}
 	_, err = client.Documents.Upload(t.Context(), []brellium.UploadFile{unknown}, brellium.UploadOptions{})
@@ -176,11 +194,11 @@ func TestUploadAnnouncesItsLengthAndIsNeverChunked(t *testing.T) {
 	require.ErrorAs(t, err, &invalid)
 }
 
-// iotestReader hides every method of a reader but Read, which gives little at
-// a time.
-type iotestReader struct{ r io.Reader }
+// slowReader hides every method of a reader but Read, which returns little at a
+// time.
+type slowReader struct{ r io.Reader }
 
-func (r iotestReader) Read(p []byte) (int, error) { return r.r.Read(p[:min(len(p), 1000)]) }
+func (r slowReader) Read(p []byte) (int, error) { return r.r.Read(p[:min(len(p), 1000)]) }
 
 // penpot/penpot#10776, danialfarid/ng-file-upload#382
 func TestUploadCarriesNothingOfTheAPIsToTheStorageHost(t *testing.T) {
@@ -213,14 +231,13 @@ func TestUploadCarriesNothingOfTheAPIsToTheStorageHost(t *testing.T) {
 	require.Len(t, posts, 1)
 	assert.NotEmpty(t, posts[0].Header.Get("Traceparent"))
 	assert.Equal(t, "7", posts[0].Header.Get("X-Clinic"))
-	assert.Equal(t, 99, client.RateLimit().Remaining, "the PUT spent from the API's bucket")
+	assert.Equal(t, 99, client.RateLimit().Remaining, "the PUT counted against the API's rate limit")
 }
 
 // meroxa/cli#524, ankraio/ankra-cli#329
-func TestUploadRepeatsWithAFreshBodyAndLeavesTheHandleOpen(t *testing.T) {
+func TestUploadRetriesWithAFreshBodyAndLeavesTheHandleOpen(t *testing.T) {
 	data := content(3, 300_000)
-	path := filepath.Join(t.TempDir(), "visit.pdf")
-	require.NoError(t, os.WriteFile(path, data, 0o600))
+	_, path := fileOnDisk(t, "visit.pdf", data)
 	handle, err := os.Open(path)
 	require.NoError(t, err)
 	defer handle.Close()
@@ -301,7 +318,7 @@ func TestUploadAsksForANewURLOnceWhenOneHasExpired(t *testing.T) {
 			assert.Equal(t, 1, emu.Count(brelliumtest.OpDocumentCreate))
 			assert.Equal(t, 1, emu.Count(brelliumtest.OpDocumentPut))
 
-			// Nor has the refusal put the client on watch.
+			// The 403 does not count as a block.
 			require.NoError(t, client.Documents.Put(t.Context(), created.Documents[0].UploadURL, someFiles(1)[0]))
 		})
 	})
@@ -330,23 +347,10 @@ func TestUploadAsksForANewURLOnceWhenOneHasExpired(t *testing.T) {
 			assert.Equal(t, 24, emu.Count(brelliumtest.OpDocumentPut), "those after the first four have the new URLs")
 		})
 	})
-	t.Run("a wrong signature is final", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			emu := brelliumtest.New()
-			emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.Status(403, "SignatureDoesNotMatch").Forever())
-			_, err := emulated(t, emu).Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
-			var failed *brellium.UploadError
-			require.ErrorAs(t, err, &failed)
-			assert.False(t, failed.Expired)
-			assert.Equal(t, "SignatureDoesNotMatch", failed.Code)
-			assert.Equal(t, 1, emu.Count(brelliumtest.OpDocumentPut))
-			assert.Equal(t, 1, emu.Count(brelliumtest.OpDocumentCreate))
-		})
-	})
 }
 
 // juruen/rmapi#28, aispace-sh/aispace-client#12
-func TestUploadThatIsSlowButMovesIsNotCutOff(t *testing.T) {
+func TestUploadThatIsSlowButMakesProgressIsNotCutOff(t *testing.T) {
 	file := brellium.FileFromBytes("visit.pdf", content(1, 1<<20))
 	t.Run("slow", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -383,7 +387,7 @@ func TestUploadThatIsSlowButMovesIsNotCutOff(t *testing.T) {
 			assert.GreaterOrEqual(t, time.Since(begun), 10*time.Second)
 		})
 	})
-	t.Run("silent, and the caller leaves", func(t *testing.T) {
+	t.Run("silent, and the caller's deadline passes", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New()
 			emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().Delay(1000*time.Hour).Forever())
@@ -399,7 +403,7 @@ func TestUploadThatIsSlowButMovesIsNotCutOff(t *testing.T) {
 }
 
 // simstudioai/sim#4407, and the API's guide on POST /v2/documents
-func TestUploadTellsOfEachFileAndSendsOnlyTheRestAgain(t *testing.T) {
+func TestUploadReportsEachFileAndSendsOnlyTheRestAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
 		files := someFiles(3)
@@ -433,70 +437,63 @@ func TestUploadTellsOfEachFileAndSendsOnlyTheRestAgain(t *testing.T) {
 	})
 }
 
+// A file whose response was lost is sent again only if the API says that it has
+// not arrived.
 func TestUploadAsksBeforeItSendsAgainWhatMayHaveArrived(t *testing.T) {
-	for name, fault := range map[string]brelliumtest.Fault{
-		"the connection was dropped after the work":  brelliumtest.DropAfter(),
-		"the connection was reset after the work":    brelliumtest.DropAfter().AsReset(),
-		"the answer never came":                      brelliumtest.StallHeaders(0),
-		"the connection was dropped before the work": brelliumtest.DropBefore(),
-		"the connection was reset in the body":       brelliumtest.DropReading(),
+	for name, test := range map[string]struct {
+		fault       brelliumtest.Fault
+		asked, puts int
+	}{
+		"dropped after the work":  {brelliumtest.DropAfter(), 1, 1},
+		"reset after the work":    {brelliumtest.DropAfter().AsReset(), 1, 1},
+		"no response":             {brelliumtest.StallHeaders(0), 1, 1},
+		"dropped before the work": {brelliumtest.DropBefore(), 1, 2},
+		"reset in the body":       {brelliumtest.DropReading(), 0, 2},
+		"not sent":                {brelliumtest.NeverSent(), 0, 2},
+		"a 503":                   {brelliumtest.Status(503, "SlowDown"), 0, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				emu := brelliumtest.New()
-				emu.Inject(brelliumtest.OpDocumentPut, fault)
+				emu.Inject(brelliumtest.OpDocumentPut, test.fault)
 				results, err := emulated(t, emu).Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
 				require.NoError(t, err)
 				assert.Equal(t, brellium.UploadStored, results[0].Status)
 				docs := emu.Documents()
 				require.Len(t, docs, 1)
-				assert.Equal(t, 1, docs[0].Puts)
+				assert.Equal(t, 1, docs[0].Puts, "sent again after it had arrived")
 				assert.Equal(t, digest(content(0, 1000)), docs[0].SHA256)
-				assert.Equal(t, emu.Count(brelliumtest.OpDocumentPut), results[0].Attempts)
+				assert.Equal(t, test.puts, results[0].Attempts)
+				assert.Equal(t, 1+test.asked, emu.Count(brelliumtest.OpDocumentCreate))
 			})
 		})
 	}
 }
 
 func TestUploadOfAFileThatIsNotAsAnnouncedIsFinal(t *testing.T) {
-	dir := t.TempDir()
-	onDisk := func(name string, data []byte) brellium.UploadFile {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, data, 0o600))
-		file, err := brellium.FileFromPath(path)
-		require.NoError(t, err)
-		return file
-	}
-	changed := func(f brellium.UploadFile, size int64) brellium.UploadFile { f.Size = size; return f }
-	slow := func(f brellium.UploadFile) brellium.UploadFile {
-		open := f.Open
-		f.Open = func() (io.ReadCloser, error) {
-			r, err := open()
-			return io.NopCloser(iotestReader{r}), err
-		}
-		return f
-	}
 	data := content(1, 10_000)
+	// The reader returns length bytes of data, and then err.
+	reader := func(length int, err error, size int64) brellium.UploadFile {
+		return brellium.UploadFile{Filename: "a.pdf", Size: size, Open: func() (io.ReadCloser, error) {
+			return io.NopCloser(slowReader{io.MultiReader(bytes.NewReader(data[:length]), iotest.ErrReader(err))}), nil
+		}}
+	}
 	broken := errors.New("disk on fire at /patients/jane")
-	gone := onDisk("gone.pdf", data)
-	require.NoError(t, os.Remove(filepath.Join(dir, "gone.pdf")))
+	short, _ := fileOnDisk(t, "short.pdf", data)
+	short.Size = 10_001
+	gone, path := fileOnDisk(t, "patients.pdf", data)
+	require.NoError(t, os.Remove(path))
 	for name, test := range map[string]struct {
 		file   brellium.UploadFile
 		reason string
 		cause  error
 	}{
-		"bytes, ends early":       {changed(brellium.FileFromBytes("a.pdf", data), 10_001), "shorter than its Size", nil},
-		"a reader, ends early":    {slow(changed(brellium.FileFromBytes("a.pdf", data), 10_001)), "shorter than its Size", nil},
-		"a reader, runs over":     {slow(changed(brellium.UploadFile{Filename: "a.pdf", Open: brellium.FileFromBytes("a.pdf", data).Open}, 9_999)), "longer than its Size", nil},
-		"a reader, none expected": {slow(changed(brellium.FileFromBytes("a.pdf", data), 0)), "longer than its Size", nil},
-		"a file, ends early":      {changed(onDisk("short.pdf", data), 10_001), "shorter than its Size", nil},
-		"a file, runs over":       {changed(onDisk("long.pdf", data), 9_999), "longer than its Size", nil},
-		"a file, none expected":   {changed(onDisk("any.pdf", data), 0), "longer than its Size", nil},
-		"a file that has gone":    {gone, "cannot be opened: no such file", fs.ErrNotExist},
-		"a reader that fails": {brellium.UploadFile{Filename: "a.pdf", Size: 10_000, Open: func() (io.ReadCloser, error) {
-			return io.NopCloser(io.MultiReader(bytes.NewReader(data[:5000]), failingReader{broken})), nil
-		}}, "cannot be read", broken},
-		"no reader": {brellium.UploadFile{Filename: "a.pdf", Size: 1, Open: func() (io.ReadCloser, error) { return nil, nil }}, "Open returned no reader", nil},
+		"a file ends early":           {short, "shorter than its Size", nil},
+		"a reader runs over":          {reader(10_000, io.EOF, 9_999), "longer than its Size", nil},
+		"nothing is expected":         {reader(10_000, io.EOF, 0), "longer than its Size", nil},
+		"a file that is gone":         {gone, "cannot be opened: no such file", fs.ErrNotExist},
+		"a reader that fails":         {reader(5_000, broken, 10_000), "cannot be read", broken},
+		"Open that returns no reader": {brellium.UploadFile{Filename: "a.pdf", Size: 1, Open: func() (io.ReadCloser, error) { return nil, nil }}, "Open returned no reader", nil},
 	} {
 		for _, given := range []string{"", "given"} {
 			t.Run(name+", external id "+given, func(t *testing.T) {
@@ -507,7 +504,6 @@ func TestUploadOfAFileThatIsNotAsAnnouncedIsFinal(t *testing.T) {
 				require.ErrorAs(t, err, &failed)
 				assert.Contains(t, err.Error(), test.reason)
 				assert.NotContains(t, err.Error(), "patients")
-				assert.NotContains(t, err.Error(), dir)
 				if test.cause != nil {
 					require.ErrorIs(t, err, test.cause)
 				}
@@ -521,39 +517,26 @@ func TestUploadOfAFileThatIsNotAsAnnouncedIsFinal(t *testing.T) {
 	}
 }
 
-type failingReader struct{ err error }
-
-func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
-
+// The storage host takes a while to read, and meanwhile the file is truncated.
 func TestUploadOfAFileThatIsCutWhileItIsSentIsFinal(t *testing.T) {
-	// The storage host takes a while to read, and meanwhile the file is cut.
-	path := filepath.Join(t.TempDir(), "visit.pdf")
-	require.NoError(t, os.WriteFile(path, content(1, 32<<20), 0o600))
-	file, err := brellium.FileFromPath(path)
-	require.NoError(t, err)
+	file, path := fileOnDisk(t, "visit.pdf", content(1, 32<<20))
 	file.ExternalID = "visit"
 	emu := brelliumtest.New()
-	first := make(chan struct{})
 	var puts atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPut && puts.Add(1) == 1 {
+	client := onPortWithPut(t, emu, func(w http.ResponseWriter, r *http.Request) {
+		if puts.Add(1) == 1 {
 			assert.NoError(t, os.Truncate(path, 1<<20))
-			close(first)
 		}
 		emu.Handler().ServeHTTP(w, r)
-	}))
-	defer server.Close()
-	client, err := brellium.NewClient(brellium.WithBaseURL(server.URL), brellium.WithAccessToken(emu.IssueToken()))
-	require.NoError(t, err)
-	_, err = client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
-	<-first
+	})
+	_, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
 	var failed *brellium.UploadError
 	require.ErrorAs(t, err, &failed)
 	assert.Contains(t, err.Error(), "shorter than its Size")
 	doc, found := emu.Document("visit")
 	require.True(t, found)
 	assert.False(t, doc.Arrived)
-	assert.LessOrEqual(t, puts.Load(), int32(1))
+	assert.Equal(t, int32(1), puts.Load())
 }
 
 func TestUploadOfOneFileTwiceInOneCallSendsItOnce(t *testing.T) {
@@ -608,7 +591,7 @@ func TestUploadReportsProgressToASlowCallback(t *testing.T) {
 			inside.Add(-1)
 		}})
 		require.NoError(t, err)
-		assert.Equal(t, 4*time.Second, time.Since(begun), "the callback held the files up")
+		assert.Equal(t, 4*time.Second, time.Since(begun), "the callback delayed the files")
 		require.Greater(t, len(reports), 4)
 		assert.Less(t, len(reports), 100)
 		last := reports[len(reports)-1]
@@ -620,11 +603,11 @@ func TestUploadReportsProgressToASlowCallback(t *testing.T) {
 				assert.GreaterOrEqual(t, p.BytesDone, reports[i-1].BytesDone)
 			}
 		}
-		assert.True(t, partly, "bytes on their way were not told")
+		assert.True(t, partly, "bytes in flight were not reported")
 	})
 }
 
-func TestUploadThatIsCancelledCanBeResumed(t *testing.T) {
+func TestUploadThatIsCanceledCanBeResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
 		emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().Delay(time.Second).Forever())
@@ -668,7 +651,7 @@ func TestUploadThatIsCancelledCanBeResumed(t *testing.T) {
 	})
 }
 
-func TestUploadWhoseBatchIsRejectedGoesOnWithTheOthers(t *testing.T) {
+func TestUploadContinuesWithTheOtherBatchesAfterARejection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
 		emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.OK(), brelliumtest.Status(422, "UNPROCESSABLE"))
@@ -677,7 +660,7 @@ func TestUploadWhoseBatchIsRejectedGoesOnWithTheOthers(t *testing.T) {
 		var failed *brellium.UploadError
 		require.ErrorAs(t, results[2].Err, &failed)
 		assert.Equal(t, results[2].ExternalID, failed.ExternalID)
-		assert.Zero(t, failed.StatusCode, "the storage host has not answered")
+		assert.Zero(t, failed.StatusCode, "the storage host was not called")
 		var apiErr *brellium.APIError
 		require.ErrorAs(t, err, &apiErr)
 		assert.Equal(t, brellium.ErrorCode("UNPROCESSABLE"), apiErr.Code)
@@ -697,7 +680,7 @@ func TestUploadEndsWhenTheAPIDoesNotWork(t *testing.T) {
 	})
 }
 
-func TestUploadRefusesWhatItCannotSend(t *testing.T) {
+func TestUploadRejectsInvalidArguments(t *testing.T) {
 	emu := brelliumtest.New()
 	client := emulated(t, emu)
 	good := someFiles(1)[0]
@@ -749,7 +732,7 @@ func TestUploadURLIsSentByteForByteAndOnlyWhereItMayGo(t *testing.T) {
 		line.Store(r.RequestURI)
 	}))
 	defer storage.Close()
-	answer := func(r *http.Request) (*http.Response, error) {
+	respond := func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodPut {
 			return http.DefaultTransport.RoundTrip(r)
 		}
@@ -761,7 +744,7 @@ func TestUploadURLIsSentByteForByteAndOnlyWhereItMayGo(t *testing.T) {
 		address.Store(to)
 		line.Store("")
 		client, err := brellium.NewClient(brellium.WithBaseURL(base), brellium.WithAccessToken("t"),
-			brellium.WithHTTPClient(&http.Client{Transport: storageTransport(answer)}))
+			brellium.WithHTTPClient(&http.Client{Transport: storageTransport(respond)}))
 		require.NoError(t, err)
 		file := someFiles(1)[0]
 		file.ExternalID = "e"
@@ -770,7 +753,6 @@ func TestUploadURLIsSentByteForByteAndOnlyWhereItMayGo(t *testing.T) {
 	}
 	for _, target := range []string{
 		"/bucket/a%2fb%20c.pdf?X-Signature=a%2Bb%2f&X-Amz=%7e~&empty=",
-		"/bucket/plain?",
 		"/bucket/%41%7E/..%2f/./x?b=2&a=1&a=0",
 		"/bucket/(a)*'!|\"<>^`{}?x={|}",
 	} {
@@ -781,13 +763,7 @@ func TestUploadURLIsSentByteForByteAndOnlyWhereItMayGo(t *testing.T) {
 	for _, test := range []struct{ base, to string }{
 		{"https://api.brellium.com", storage.URL + secretURL}, // plain http, and the API is elsewhere
 		{"http://localhost:1", "http://storage.example.com" + secretURL},
-		{"http://localhost:1", "ftp://127.0.0.1" + secretURL},
-		{"http://localhost:1", secretURL},
 		{"http://localhost:1", "https:" + secretURL},
-		{"http://localhost:1", storage.URL + secretURL + " HTTP/1.1"},
-		{"http://localhost:1", storage.URL + secretURL + "#fragment"},
-		{"http://localhost:1", storage.URL + secretURL + "%zz\n"},
-		{"http://localhost:1", "http://127.0.0.1:x" + secretURL},
 	} {
 		err := upload(t, test.base, test.to)
 		var failed *brellium.UploadError
@@ -801,25 +777,37 @@ type storageTransport func(*http.Request) (*http.Response, error)
 
 func (f storageTransport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestUploadDoesNotFollowARedirectOrRepeatARejection(t *testing.T) {
+func TestUploadDoesNotFollowARedirectOrRetryARejection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
-		emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.Redirect(307, "https://elsewhere.example.com/x"),
-			brelliumtest.Status(401, "Unauthorized"), brelliumtest.Status(400, "InvalidArgument"), brelliumtest.Status(404, "NoSuchBucket"))
 		client := emulated(t, emu)
-		for i, status := range []int{307, 401, 400, 404} {
+		for i, test := range []struct {
+			fault  brelliumtest.Fault
+			status int
+			code   string
+		}{
+			{brelliumtest.Redirect(307, "https://elsewhere.example.com/x"), 307, ""},
+			{brelliumtest.Status(401, "Unauthorized"), 401, "Unauthorized"},
+			{brelliumtest.Status(400, "InvalidArgument"), 400, "InvalidArgument"},
+			{brelliumtest.Status(403, "SignatureDoesNotMatch"), 403, "SignatureDoesNotMatch"},
+			{brelliumtest.Status(404, "NoSuchBucket"), 404, "NoSuchBucket"},
+		} {
+			emu.Inject(brelliumtest.OpDocumentPut, test.fault)
 			file := someFiles(1)[0]
 			file.ExternalID = strconv.Itoa(i)
 			_, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
 			var failed *brellium.UploadError
 			require.ErrorAs(t, err, &failed)
-			assert.Equal(t, status, failed.StatusCode)
+			assert.Equal(t, test.status, failed.StatusCode)
+			assert.Equal(t, test.code, failed.Code)
+			assert.False(t, failed.Expired)
 			assert.Equal(t, i+1, emu.Count(brelliumtest.OpDocumentPut))
+			assert.Equal(t, i+1, emu.Count(brelliumtest.OpDocumentCreate))
 		}
 	})
 }
 
-func TestUploadRepeatsWhatMayPass(t *testing.T) {
+func TestUploadRetriesTransientFailures(t *testing.T) {
 	for name, fault := range map[string]brelliumtest.Fault{
 		"408":      brelliumtest.Status(408, "RequestTimeout"),
 		"429":      brelliumtest.Status(429, "SlowDown"),
@@ -828,7 +816,7 @@ func TestUploadRepeatsWhatMayPass(t *testing.T) {
 		"503":      brelliumtest.Status(503, "SlowDown").WithHeader("Retry-After", "3"),
 		"dropped":  brelliumtest.DropBefore(),
 		"reset":    brelliumtest.DropReading(),
-		"refused":  brelliumtest.NeverSent(),
+		"dial":     brelliumtest.NeverSent(),
 		"unsent":   brelliumtest.Unsent(),
 		"cut off":  brelliumtest.Status(500, "InternalError").Truncated(),
 		"stalled":  brelliumtest.OK().Delay(time.Hour),
@@ -848,27 +836,27 @@ func TestUploadRepeatsWhatMayPass(t *testing.T) {
 	}
 }
 
-func TestUploadWithAnAnswerOfAnotherFormIsNotTakenForASuccess(t *testing.T) {
+func TestUploadDoesNotTakeAResponseOfAnotherShapeForASuccess(t *testing.T) {
 	document := func(fields string) string {
 		return `{"documents":[{"document_id":"d1","filename":"note-000.pdf"` + fields + `}]}`
 	}
 	for name, test := range map[string]struct {
-		answer string
-		want   brellium.UploadStatus
+		response string
+		want     brellium.UploadStatus
 	}{
 		"null":                              {document(`,"external_id":"e","status":"todo","upload_url":null`), brellium.UploadAlreadyThere},
-		"no field, and it is under way":     {document(`,"external_id":"e","status":"in_progress"`), brellium.UploadAlreadyThere},
+		"no field, and it is in progress":   {document(`,"external_id":"e","status":"in_progress"`), brellium.UploadAlreadyThere},
 		"no field":                          {document(`,"external_id":"e","status":"todo"`), brellium.UploadFailed},
 		"no field and no status":            {document(`,"external_id":"e"`), brellium.UploadFailed},
 		"no external id, the only document": {document(`,"status":"complete","upload_url":null`), brellium.UploadAlreadyThere},
 		"another document":                  {document(`,"external_id":"other","status":"todo","upload_url":null`), brellium.UploadFailed},
 		"no documents":                      {`{"documents":[]}`, brellium.UploadFailed},
-		"another answer":                    {`{"data":[{}]}`, brellium.UploadFailed},
+		"another response":                  {`{"data":[{}]}`, brellium.UploadFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				emu := brelliumtest.New()
-				emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.Respond(201, "application/json", test.answer).Forever())
+				emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.Respond(201, "application/json", test.response).Forever())
 				file := someFiles(1)[0]
 				file.ExternalID = "e"
 				results, err := emulated(t, emu).Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
@@ -880,7 +868,7 @@ func TestUploadWithAnAnswerOfAnotherFormIsNotTakenForASuccess(t *testing.T) {
 	}
 }
 
-func TestUploadErrorsAndEventsTellNothingOfTheFiles(t *testing.T) {
+func TestUploadErrorsAndEventsNameNoFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
 		emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.Status(500, "InternalError").WithMessage("jane-doe has no room").Forever())
@@ -927,13 +915,10 @@ func TestUploadErrorsAndEventsTellNothingOfTheFiles(t *testing.T) {
 
 func TestUploadOverTLSAndHTTP2(t *testing.T) {
 	data := content(1, 3<<20)
-	path := filepath.Join(t.TempDir(), "path.pdf")
-	require.NoError(t, os.WriteFile(path, data, 0o600))
-	file, err := brellium.FileFromPath(path)
-	require.NoError(t, err)
+	file, _ := fileOnDisk(t, "path.pdf", data)
 	short, long := file, file
 	short.Filename, short.ExternalID, short.Size = "short.pdf", "short", file.Size+1
-	short.Open = func() (io.ReadCloser, error) { return io.NopCloser(iotestReader{bytes.NewReader(data)}), nil }
+	short.Open = func() (io.ReadCloser, error) { return io.NopCloser(slowReader{bytes.NewReader(data)}), nil }
 	long.Filename, long.ExternalID, long.Size, long.Open = "long.pdf", "long", file.Size-1, short.Open
 	files := []brellium.UploadFile{
 		file, brellium.FileFromBytes("bytes.pdf", data), brellium.FileFromBytes("empty.txt", nil), short, long,
@@ -977,31 +962,27 @@ func TestUploadOverTLSAndHTTP2(t *testing.T) {
 	assert.False(t, http1)
 }
 
-// A storage host that refuses at once, without reading the file.
-func TestUploadHearsARefusalThatComesBeforeTheFileIsSent(t *testing.T) {
+// A storage host that rejects at once, without reading the file.
+func TestUploadReadsARejectionThatComesBeforeTheFileIsSent(t *testing.T) {
 	emu := brelliumtest.New()
-	var refused atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPut && refused.Add(1) == 1 {
-			w.Header().Set("Content-Type", "application/xml")
+	var rejected atomic.Int32
+	client := onPortWithPut(t, emu, func(w http.ResponseWriter, r *http.Request) {
+		if rejected.Add(1) == 1 {
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = io.WriteString(w, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>`)
 			return
 		}
 		emu.Handler().ServeHTTP(w, r)
-	}))
-	defer server.Close()
-	client, err := brellium.NewClient(brellium.WithBaseURL(server.URL), brellium.WithAccessToken(emu.IssueToken()))
-	require.NoError(t, err)
+	})
 	data := content(1, 8<<20)
-	_, err = client.Documents.Upload(t.Context(), []brellium.UploadFile{brellium.FileFromBytes("large.pdf", data)}, brellium.UploadOptions{})
+	_, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{brellium.FileFromBytes("large.pdf", data)}, brellium.UploadOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, digest(data), emu.Documents()[0].SHA256)
 	assert.Equal(t, 1, emu.Documents()[0].Puts)
-	assert.Equal(t, 2, emu.Count(brelliumtest.OpDocumentCreate), "the refusal was not heard")
+	assert.Equal(t, 2, emu.Count(brelliumtest.OpDocumentCreate), "the rejection was not read")
 }
 
-func TestPutSendsTheHeadersThatItIsGiven(t *testing.T) {
+func TestPutSendsTheGivenHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
 		client := emulated(t, emu)
@@ -1026,25 +1007,12 @@ func TestPutSendsTheHeadersThatItIsGiven(t *testing.T) {
 	})
 }
 
-// Over a real connection, where the kernel may send the file on its own.
+// The storage host accepts the connection and reads nothing.
 func TestUploadOfAFileThatNobodyReadsEnds(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "visit.pdf")
-	require.NoError(t, os.WriteFile(path, content(1, 32<<20), 0o600))
-	file, err := brellium.FileFromPath(path)
-	require.NoError(t, err)
-	emu := brelliumtest.New()
+	file, _ := fileOnDisk(t, "visit.pdf", content(1, 32<<20))
 	release := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPut {
-			<-release
-			return
-		}
-		emu.Handler().ServeHTTP(w, r)
-	}))
-	defer server.Close()
+	client := onPortWithPut(t, brelliumtest.New(), func(http.ResponseWriter, *http.Request) { <-release })
 	defer close(release)
-	client, err := brellium.NewClient(brellium.WithBaseURL(server.URL), brellium.WithAccessToken(emu.IssueToken()))
-	require.NoError(t, err)
 	var last brellium.UploadProgress
 	results, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{
 		IdleTimeout: 400 * time.Millisecond,
@@ -1058,6 +1026,6 @@ func TestUploadOfAFileThatNobodyReadsEnds(t *testing.T) {
 	require.ErrorAs(t, err, &lost)
 	assert.True(t, lost.Timeout())
 	assert.Equal(t, 1, results[0].Attempts)
-	assert.Positive(t, last.BytesDone, "what the kernel took was not told")
+	assert.Positive(t, last.BytesDone, "the bytes in flight were not reported")
 	assert.Less(t, last.BytesDone, last.Bytes)
 }

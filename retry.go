@@ -89,9 +89,6 @@ func judge(o *outcome, guarded bool) (Verdict, string) {
 // judgeLost judges an attempt that got no response.
 func judgeLost(o *outcome) (Verdict, string) {
 	reason := o.Reason()
-	if e, ok := asType[*bodyError](o.Err); ok {
-		reason = e.reason
-	}
 	switch {
 	case o.callerEnded != nil:
 		return VerdictCanceled, "the caller's context ended"
@@ -298,13 +295,3 @@ func pause(ctx context.Context, d time.Duration, operation string, attempts int,
 // errAlreadyDone is returned by beforeRetry where the call has succeeded
 // already.
 var errAlreadyDone = errors.New("nothing is left to send")
-
-// bodyError says that a request's body cannot be read as it was announced.
-type bodyError struct {
-	reason string // a fixed text
-	err    error
-}
-
-func (e *bodyError) Error() string        { return e.reason }
-func (e *bodyError) Unwrap() error        { return e.err }
-func (e *bodyError) Is(target error) bool { return target == ErrDoNotSend }

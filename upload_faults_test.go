@@ -17,9 +17,9 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// A storage host that fails in every way at random, and a process that is
-// killed five times: in the end every document exists once, every file has
-// arrived whole, and none was sent again after it had arrived.
+// The storage host fails in every way at random, and the process is killed five
+// times. In the end every document exists once, every file has arrived whole,
+// and none was sent again after it had arrived.
 func TestUploadOf200FilesThroughFaultsAndFiveCrashes(t *testing.T) {
 	const files, crashes = 200, 5
 	dir := t.TempDir()
@@ -53,7 +53,7 @@ func TestUploadOf200FilesThroughFaultsAndFiveCrashes(t *testing.T) {
 
 				runs, killed := 0, 0
 				for done := false; !done; runs++ {
-					require.Less(t, runs, 20, "no end in sight")
+					require.Less(t, runs, 20, "the upload does not finish")
 					// A new process: all it has is the folder.
 					entries, err := os.ReadDir(dir)
 					require.NoError(t, err)

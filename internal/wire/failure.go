@@ -12,6 +12,17 @@ import (
 	"syscall"
 )
 
+// BodyError says that a request's body cannot be read as announced. Sending it
+// again would not help, so it matches ErrDoNotSend.
+type BodyError struct {
+	Reason string // a fixed text
+	Err    error
+}
+
+func (e *BodyError) Error() string        { return e.Reason }
+func (e *BodyError) Unwrap() error        { return e.Err }
+func (e *BodyError) Is(target error) bool { return target == ErrDoNotSend }
+
 // Permanent reports whether a retry would fail in the same way: the transport
 // will not send it, or it was not sent for a reason that does not pass.
 func (r *Result) Permanent() bool {
@@ -66,6 +77,9 @@ func handshake(err error) bool {
 // transport's error.
 func (r *Result) Reason() string {
 	err := r.Err
+	if e, ok := asType[*BodyError](err); ok {
+		return e.Reason
+	}
 	if e, ok := asType[syscall.Errno](err); ok {
 		return e.Error() // "connection refused", "connection reset by peer", …
 	}
