@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"time"
-
-	"github.com/brellium/brellium-go/internal/wire"
 )
 
 const (
@@ -101,13 +99,13 @@ func (s *AuditService) Follow(ctx context.Context, from FollowCheckpoint, option
 
 // follower is one Follow.
 type follower struct {
-	service *AuditService
-	options FollowOptions
-	opts    []CallOption
-	at      FollowCheckpoint
-	resumed bool          // at.Cursor comes from the caller's checkpoint
-	ahead   time.Duration // the API's clock minus ours
-	answer  Response
+	service  *AuditService
+	options  FollowOptions
+	opts     []CallOption
+	at       FollowCheckpoint
+	resumed  bool          // at.Cursor comes from the caller's checkpoint
+	ahead    time.Duration // the API's clock minus ours
+	response Response
 
 	// Hashes of the audits of this window and the previous one, so that an audit
 	// in both is returned once.
@@ -138,7 +136,7 @@ func (s *AuditService) newFollower(ctx context.Context, from FollowCheckpoint, o
 		return nil, &ValidationError{Field: "WithResponseInto", Reason: "is for one request; Follow makes many"}
 	}
 	f := &follower{service: s, options: options, at: from, resumed: from.Cursor != "", seed: maphash.MakeSeed()}
-	f.opts = append(slices.Clip(opts), WithResponseInto(&f.answer))
+	f.opts = append(slices.Clip(opts), WithResponseInto(&f.response))
 	return f, nil
 }
 
@@ -219,7 +217,7 @@ func (f *follower) fresh(audits []Audit) []Audit {
 // tooEarly reports whether the window ends within the lag by the API's clock. It
 // also updates f.ahead.
 func (f *follower) tooEarly() bool {
-	date, err := http.ParseTime(wire.HeaderValue(f.answer.Header, "Date"))
+	date, err := http.ParseTime(f.response.Header.Get("Date"))
 	if err != nil {
 		return false
 	}

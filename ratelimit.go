@@ -9,7 +9,6 @@ import (
 
 	"github.com/brellium/brellium-go/internal/pace"
 	"github.com/brellium/brellium-go/internal/wait"
-	"github.com/brellium/brellium-go/internal/wire"
 )
 
 // RateLimit is the state of the organization's token bucket as one response
@@ -284,15 +283,15 @@ func (o *outcome) limiterResult() LimiterResult {
 // readRateLimit reads the three headers. Without a readable RateLimit-Remaining
 // the result is not known.
 func readRateLimit(h http.Header, now time.Time) RateLimit {
-	remaining, err := strconv.Atoi(wire.HeaderValue(h, "Ratelimit-Remaining"))
+	remaining, err := strconv.Atoi(h.Get("Ratelimit-Remaining"))
 	if err != nil || remaining < 0 {
 		return RateLimit{}
 	}
 	r := RateLimit{Remaining: remaining, ObservedAt: now}
-	if limit, err := strconv.Atoi(wire.HeaderValue(h, "Ratelimit-Limit")); err == nil && limit > 0 {
+	if limit, err := strconv.Atoi(h.Get("Ratelimit-Limit")); err == nil && limit > 0 {
 		r.Limit = limit
 	}
-	r.Reset, _ = wait.Seconds(wire.HeaderValue(h, "Ratelimit-Reset"))
+	r.Reset, _ = wait.Seconds(h.Get("Ratelimit-Reset"))
 	return r
 }
 

@@ -54,10 +54,10 @@ type outcome struct {
 
 // readHeader reads what the API says in the response header.
 func (o *outcome) readHeader() {
-	o.requestID = redact.Code(wire.HeaderValue(o.Header, "X-Request-Id"))
+	o.requestID = redact.Code(o.Header.Get("X-Request-Id"))
 	o.rate = readRateLimit(o.Header, o.At)
 	if o.Status >= 300 {
-		o.retryAfter = wait.RetryAfter(wire.HeaderValues(o.Header, "Retry-After"), wire.HeaderValue(o.Header, "Date"), o.At)
+		o.retryAfter = wait.RetryAfter(o.Header.Values("Retry-After"), o.Header.Get("Date"), o.At)
 	}
 	if o.Status == http.StatusTooManyRequests && o.retryAfter == 0 && o.rate.Reset < 24*time.Hour {
 		o.retryAfter = o.rate.Reset

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"errors"
 	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
@@ -23,12 +22,6 @@ type trace struct {
 	written       bool
 	responded     bool
 	replayStopped bool
-}
-
-func newTrace(cancel context.CancelFunc) *trace {
-	t := &trace{cancel: cancel}
-	t.GetConn, t.GotConn, t.WroteHeaders, t.GotFirstResponseByte = t.getConn, t.gotConn, t.wroteHeaders, t.gotFirstByte
-	return t
 }
 
 // getConn is called again when the transport sends the request a second time by
@@ -71,25 +64,6 @@ func (t *trace) gotFirstByte() {
 func (t *trace) stopReplay() {
 	t.replayStopped = true
 	t.cancel()
-}
-
-// mayHaveSent reports whether the request may have reached the server. traces
-// is whether the transport certainly calls the trace; ended is whether the
-// context has ended, in which case the connection may still be writing.
-func (r *Result) mayHaveSent(t *trace, traces, ended bool) bool {
-	if r.Status != 0 {
-		return true
-	}
-	if errors.Is(r.Err, ErrDoNotSend) {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r.lost = t.replayStopped
-	if traces || t.traced {
-		return t.written || t.connected && ended
-	}
-	return !provesNotSent(r.Err)
 }
 
 // Idle ends an exchange whose body makes no progress for Timeout, because the

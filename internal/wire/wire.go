@@ -56,7 +56,8 @@ type Exchange struct {
 // New returns an exchange whose Context ends with parent or when cancel is
 // called.
 func New(parent context.Context, cancel context.CancelFunc) Exchange {
-	t := newTrace(cancel)
+	t := &trace{cancel: cancel}
+	t.GetConn, t.GotConn, t.WroteHeaders, t.GotFirstResponseByte = t.getConn, t.gotConn, t.wroteHeaders, t.gotFirstByte
 	return Exchange{t, httptrace.WithClientTrace(parent, &t.ClientTrace)}
 }
 
@@ -81,6 +82,25 @@ func (x Exchange) RoundTrip(rt http.RoundTripper, req *http.Request, idle Idle) 
 	return r
 }
 
+// mayHaveSent reports whether the request may have reached the server. traces
+// is whether the transport certainly calls the trace; ended is whether the
+// context has ended, in which case the connection may still be writing.
+func (r *Result) mayHaveSent(t *trace, traces, ended bool) bool {
+	if r.Status != 0 {
+		return true
+	}
+	if errors.Is(r.Err, ErrDoNotSend) {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.lost = t.replayStopped
+	if traces || t.traced {
+		return t.written || t.connected && ended
+	}
+	return !provesNotSent(r.Err)
+}
+
 func (r *Result) exchange(rt http.RoundTripper, req *http.Request) {
 	resp, err := rt.RoundTrip(req)
 	switch {
@@ -97,6 +117,7 @@ func (r *Result) exchange(rt http.RoundTripper, req *http.Request) {
 		}
 		return
 	}
+	resp.Header = canonical(resp.Header)
 	r.Status, r.Header, r.At = resp.StatusCode, resp.Header, time.Now()
 	switch {
 	case resp.Body == nil:
@@ -117,7 +138,7 @@ func readBody(resp *http.Response) ([]byte, error) {
 	}
 	var r io.Reader = resp.Body
 	size := resp.ContentLength
-	if strings.EqualFold(HeaderValue(resp.Header, "Content-Encoding"), "gzip") && !resp.Uncompressed {
+	if strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") && !resp.Uncompressed {
 		zr, err := gzip.NewReader(resp.Body)
 		if err == io.EOF {
 			return nil, nil
@@ -151,24 +172,24 @@ func readBody(resp *http.Response) ([]byte, error) {
 	}
 }
 
-// HeaderValue is Header.Get for a canonical key, with white space trimmed. It
-// also finds a key that a transport left in another case.
-func HeaderValue(h http.Header, key string) string {
-	if v := HeaderValues(h, key); len(v) > 0 {
-		return strings.TrimSpace(v[0])
-	}
-	return ""
-}
-
-// HeaderValues is Header.Values in the same way.
-func HeaderValues(h http.Header, key string) []string {
-	if v := h[key]; len(v) > 0 {
-		return v
-	}
-	for k, v := range h {
-		if len(k) == len(key) && strings.EqualFold(k, key) {
-			return v
+// canonical returns h with canonical keys and without white space around its
+// values, as net/http's own transport leaves it and others may not.
+func canonical(h http.Header) http.Header {
+	clean := true
+	for k, values := range h {
+		clean = clean && k == http.CanonicalHeaderKey(k)
+		for _, v := range values {
+			clean = clean && v == strings.TrimSpace(v)
 		}
 	}
-	return nil
+	if clean {
+		return h
+	}
+	c := make(http.Header, len(h))
+	for k, values := range h {
+		for _, v := range values {
+			c.Add(k, strings.TrimSpace(v))
+		}
+	}
+	return c
 }
