@@ -9,11 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/google/uuid"
 
-	"github.com/brellium/brellium-go/internal/redact"
 	"github.com/brellium/brellium-go/internal/storage"
 	"github.com/brellium/brellium-go/internal/wire"
 )
@@ -55,7 +53,7 @@ type UploadFile struct {
 func FileFromPath(path string) (UploadFile, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return UploadFile{}, &UploadError{Err: unreadable("the file cannot be found", err)}
+		return UploadFile{}, &UploadError{Err: storage.Unreadable("the file cannot be found", err)}
 	}
 	if !info.Mode().IsRegular() {
 		return UploadFile{}, &ValidationError{Field: "path", Reason: "is not a regular file"}
@@ -110,7 +108,7 @@ func FileFromReader(name string, r io.Reader, limit int64) (UploadFile, error) {
 		}
 	}
 	if err != nil {
-		return UploadFile{}, &UploadError{Err: unreadable("the file cannot be read", err)}
+		return UploadFile{}, &UploadError{Err: storage.Unreadable("the file cannot be read", err)}
 	}
 	return FileFromBytes(name, data), nil
 }
@@ -191,19 +189,10 @@ func (f *UploadFile) validate(field string) error {
 func (f *UploadFile) open() (*storage.Body, error) {
 	src, err := f.Open()
 	if err != nil {
-		return nil, unreadable("the file cannot be opened", err)
+		return nil, storage.Unreadable("the file cannot be opened", err)
 	}
 	if src == nil {
 		return nil, &wire.BodyError{Reason: "Open returned no reader"}
 	}
-	return storage.NewBody(src, f.Size, func(err error) error { return unreadable("the file cannot be read", err) }), nil
-}
-
-// unreadable is the error of a file that cannot be found, opened or read. Its
-// text does not contain the path.
-func unreadable(reason string, err error) error {
-	if errno, ok := asType[syscall.Errno](err); ok {
-		reason += ": " + errno.Error()
-	}
-	return &wire.BodyError{Reason: reason, Err: redact.Hide(err)}
+	return storage.NewBody(src, f.Size), nil
 }

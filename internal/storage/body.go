@@ -1,9 +1,12 @@
 package storage
 
 import (
+	"errors"
 	"io"
 	"sync/atomic"
+	"syscall"
 
+	"github.com/brellium/brellium-go/internal/redact"
 	"github.com/brellium/brellium-go/internal/wire"
 )
 
@@ -16,17 +19,23 @@ var (
 // has seen the end of the source, so that a storage host never takes part of a
 // file for the whole file.
 type Body struct {
-	src        io.ReadCloser
-	size       int64
-	unreadable func(error) error
-	read       atomic.Int64
-	closed     atomic.Bool
+	src    io.ReadCloser
+	size   int64
+	read   atomic.Int64
+	closed atomic.Bool
 }
 
 // NewBody returns a Body that reads size bytes from src and closes it.
-// unreadable makes the error that Read returns if src fails.
-func NewBody(src io.ReadCloser, size int64, unreadable func(error) error) *Body {
-	return &Body{src: src, size: size, unreadable: unreadable}
+func NewBody(src io.ReadCloser, size int64) *Body { return &Body{src: src, size: size} }
+
+// Unreadable returns the error of a file that cannot be found, opened or read.
+// Its text does not contain the path.
+func Unreadable(reason string, err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		reason += ": " + errno.Error()
+	}
+	return &wire.BodyError{Reason: reason, Err: redact.Hide(err)}
 }
 
 // Position returns how many bytes have been read. It may be called at any time.
@@ -58,7 +67,7 @@ func (b *Body) Read(p []byte) (n int, err error) {
 	}
 	b.read.Add(int64(n))
 	if err != nil && err != io.EOF && err != errTooShort && err != errTooLong && !b.closed.Load() {
-		err = b.unreadable(err)
+		err = Unreadable("the file cannot be read", err)
 	}
 	return n, err
 }

@@ -120,7 +120,7 @@ func (s *source) Close() error { s.closed++; return nil }
 
 func TestBodyReturnsTheLastBytesOnlyOfAFileOfTheAnnouncedSize(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789"), 100)
-	broken, wrapped := errors.New("disk on fire"), errors.New("the file cannot be read")
+	broken := errors.New("disk on fire")
 	for name, reader := range map[string]func(io.Reader) io.Reader{
 		"plain":         func(r io.Reader) io.Reader { return r },
 		"one byte":      iotest.OneByteReader,
@@ -138,13 +138,12 @@ func TestBodyReturnsTheLastBytesOnlyOfAFileOfTheAnnouncedSize(t *testing.T) {
 			{"short", bytes.NewReader(data), len(data) + 1, "the file is shorter than its Size"},
 			{"long", bytes.NewReader(data), len(data) - 1, "the file is longer than its Size"},
 			{"empty expected", bytes.NewReader(data), 0, "the file is longer than its Size"},
-			{"broken", io.MultiReader(bytes.NewReader(data), iotest.ErrReader(broken)), len(data) + 1, wrapped.Error()},
-			{"broken at the end", io.MultiReader(bytes.NewReader(data), iotest.ErrReader(broken)), len(data), wrapped.Error()},
+			{"broken", io.MultiReader(bytes.NewReader(data), iotest.ErrReader(broken)), len(data) + 1, "the file cannot be read"},
+			{"broken at the end", io.MultiReader(bytes.NewReader(data), iotest.ErrReader(broken)), len(data), "the file cannot be read"},
 		} {
 			t.Run(name+", "+test.name, func(t *testing.T) {
 				src := &source{Reader: reader(test.src)}
-				var cause error
-				body := storage.NewBody(src, int64(test.size), func(err error) error { cause = err; return wrapped })
+				body := storage.NewBody(src, int64(test.size))
 				got, err := io.ReadAll(body)
 				assert.EqualValues(t, len(got), body.Position())
 				if test.reason == "" {
@@ -153,8 +152,8 @@ func TestBodyReturnsTheLastBytesOnlyOfAFileOfTheAnnouncedSize(t *testing.T) {
 				} else {
 					require.EqualError(t, err, test.reason)
 					assert.Less(t, len(got), max(test.size, 1), "the whole size was given away")
-					assert.Equal(t, errors.Is(err, wrapped), errors.Is(cause, broken))
-					assert.Equal(t, !errors.Is(err, wrapped), errors.Is(err, wire.ErrDoNotSend))
+					assert.Equal(t, strings.HasPrefix(test.name, "broken"), errors.Is(err, broken))
+					assert.ErrorIs(t, err, wire.ErrDoNotSend)
 				}
 				require.NoError(t, body.Close())
 				assert.Equal(t, 1, src.closed)
@@ -167,7 +166,7 @@ func TestBodyReturnsTheLastBytesOnlyOfAFileOfTheAnnouncedSize(t *testing.T) {
 // about the file.
 func TestBodyThatHasBeenClosedReturnsTheErrorOfTheSource(t *testing.T) {
 	closed := errors.New("already closed")
-	body := storage.NewBody(&source{Reader: iotest.ErrReader(closed)}, 10, func(error) error { return errors.New("unreadable") })
+	body := storage.NewBody(&source{Reader: iotest.ErrReader(closed)}, 10)
 	require.NoError(t, body.Close())
 	_, err := body.Read(make([]byte, 1))
 	require.Equal(t, closed, err)
@@ -179,7 +178,7 @@ func (stuckReader) Read([]byte) (int, error) { return 0, nil }
 
 func TestBodyOfASourceWithoutAnEndFails(t *testing.T) {
 	src := io.MultiReader(strings.NewReader("a"), stuckReader{})
-	body := storage.NewBody(io.NopCloser(src), 1, func(err error) error { return err })
+	body := storage.NewBody(io.NopCloser(src), 1)
 	got, err := io.ReadAll(body)
 	require.ErrorIs(t, err, io.ErrNoProgress)
 	assert.Empty(t, got)
