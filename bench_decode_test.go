@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/brellium/brellium-go/internal/jsonscan"
 	"github.com/stretchr/testify/require"
+
+	"github.com/brellium/brellium-go/internal/jsonscan"
 )
 
 // benchAudit is a synthetic audit of about 2.5 KB.

@@ -14,12 +14,13 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
 
 func TestDocumentsCreateRetrieveAndList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
-		client := emulated(t, emu)
+		client := testkit.NewClient(t, emu)
 		created, err := client.Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{
 			{Filename: "a.pdf", ExternalID: "visit-1", DocType: "note", ExternalMetadata: map[string]any{"big": json.Number("9007199254740993")}},
 			{Filename: "b.pdf"},
@@ -82,7 +83,7 @@ func TestDocumentsCreateIsRetriedOnlyWithExternalIDs(t *testing.T) {
 				for _, id := range test.ids {
 					params.Documents = append(params.Documents, brellium.DocumentInput{Filename: "a.pdf", ExternalID: id})
 				}
-				_, err := emulated(t, emu).Documents.Create(t.Context(), params, test.opts...)
+				_, err := testkit.NewClient(t, emu).Documents.Create(t.Context(), params, test.opts...)
 				assert.Equal(t, test.posts, emu.Count(brelliumtest.OpDocumentCreate))
 				assert.Len(t, emu.Documents(), test.documents)
 				if test.posts == 1 {
@@ -98,7 +99,7 @@ func TestDocumentsCreateIsRetriedOnlyWithExternalIDs(t *testing.T) {
 
 func TestDocumentsCreateRejectsABadBatch(t *testing.T) {
 	emu := brelliumtest.New()
-	client := emulated(t, emu)
+	client := testkit.NewClient(t, emu)
 	many := make([]brellium.DocumentInput, 101)
 	for i := range many {
 		many[i].Filename = "a.pdf"
@@ -129,7 +130,7 @@ func TestDocumentsCreateResponseWithoutDocumentsIsADecodeError(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New()
 			emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.Respond(201, "application/json", body))
-			_, err := emulated(t, emu).Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
+			_, err := testkit.NewClient(t, emu).Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
 			var unusable *brellium.DecodeError
 			require.ErrorAs(t, err, &unusable, body)
 			assert.True(t, brellium.OutcomeUnknown(err))

@@ -3,8 +3,6 @@ package brellium_test
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,34 +28,16 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
-
-// content makes the content of a file, different for each number.
-func content(number, size int) []byte {
-	data := bytes.Repeat([]byte{byte(number), byte(number >> 8), 'x'}, size/3+1)[:size]
-	copy(data, fmt.Sprintf("file %d", number))
-	return data
-}
-
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
 
 // someFiles makes n small files.
 func someFiles(n int) []brellium.UploadFile {
 	files := make([]brellium.UploadFile, n)
 	for i := range files {
-		files[i] = brellium.FileFromBytes(fmt.Sprintf("note-%03d.pdf", i), content(i, 1000+i))
+		files[i] = brellium.FileFromBytes(fmt.Sprintf("note-%03d.pdf", i), testkit.Content(i, 1000+i))
 	}
 	return files
-}
-
-func emulated(t *testing.T, emu *brelliumtest.Emulator, opts ...brellium.ClientOption) *brellium.Client {
-	t.Helper()
-	client, err := emu.Client(opts...)
-	require.NoError(t, err)
-	return client
 }
 
 // onPort returns a client that reaches the emulator over real connections.
@@ -108,7 +88,7 @@ func TestUploadStoresFilesAndSendsThemOnce(t *testing.T) {
 		files[3].DocType, files[3].ExternalMetadata = "note", map[string]any{"visit": 17}
 		files[4].ExternalID = "mine-4"
 
-		results, err := emulated(t, emu).Documents.Upload(t.Context(), files, brellium.UploadOptions{BatchSize: 3})
+		results, err := testkit.NewClient(t, emu).Documents.Upload(t.Context(), files, brellium.UploadOptions{BatchSize: 3})
 		require.NoError(t, err)
 		require.Len(t, results, 7)
 		assert.Equal(t, 3, emu.Count(brelliumtest.OpDocumentCreate))
@@ -121,14 +101,14 @@ func TestUploadStoresFilesAndSendsThemOnce(t *testing.T) {
 			assert.Equal(t, docs[i].DocumentID, r.DocumentID)
 			assert.Equal(t, docs[i].ExternalID, r.ExternalID)
 			assert.Equal(t, files[i].Filename, docs[i].Filename)
-			assert.Equal(t, digest(content(i, 1000+i)), docs[i].SHA256)
+			assert.Equal(t, testkit.Digest(testkit.Content(i, 1000+i)), docs[i].SHA256)
 			assert.Equal(t, "application/pdf", docs[i].ContentType)
 		}
 		assert.Equal(t, "mine-4", results[4].ExternalID)
 		assert.Equal(t, "note", docs[3].DocType)
 
 		// A new process that knows nothing but the files.
-		again, err := emulated(t, emu).Documents.Upload(t.Context(), files, brellium.UploadOptions{})
+		again, err := testkit.NewClient(t, emu).Documents.Upload(t.Context(), files, brellium.UploadOptions{})
 		require.NoError(t, err)
 		for i, r := range again {
 			assert.Equal(t, brellium.UploadResult{ExternalID: results[i].ExternalID, DocumentID: results[i].DocumentID, Status: brellium.UploadAlreadyThere}, r)
@@ -141,7 +121,7 @@ func TestUploadStoresFilesAndSendsThemOnce(t *testing.T) {
 // aws/aws-sdk-go#1414, aws/aws-sdk-go#3063, minio/minio#7792, cirruslabs/cirrus-ci-agent#163
 func TestUploadAnnouncesItsLengthAndIsNeverChunked(t *testing.T) {
 	const size = 1 << 20
-	data := content(1, size)
+	data := testkit.Content(1, size)
 	fromPath, path := fileOnDisk(t, "visit.pdf", data)
 	open, err := os.Open(path)
 	require.NoError(t, err)
@@ -236,7 +216,7 @@ func TestUploadCarriesNothingOfTheAPIsToTheStorageHost(t *testing.T) {
 
 // meroxa/cli#524, ankraio/ankra-cli#329
 func TestUploadRetriesWithAFreshBodyAndLeavesTheHandleOpen(t *testing.T) {
-	data := content(3, 300_000)
+	data := testkit.Content(3, 300_000)
 	_, path := fileOnDisk(t, "visit.pdf", data)
 	handle, err := os.Open(path)
 	require.NoError(t, err)
@@ -244,7 +224,7 @@ func TestUploadRetriesWithAFreshBodyAndLeavesTheHandleOpen(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
-		client := emulated(t, emu)
+		client := testkit.NewClient(t, emu)
 		files := []brellium.UploadFile{brellium.FileFromReaderAt("visit.pdf", handle, int64(len(data)))}
 		emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.Status(503, "SlowDown"))
 		results, err := client.Documents.Upload(t.Context(), files, brellium.UploadOptions{})
@@ -276,17 +256,13 @@ func TestUploadRetriesWithAFreshBodyAndLeavesTheHandleOpen(t *testing.T) {
 	})
 }
 
-func expired() brelliumtest.Fault {
-	return brelliumtest.Status(403, "AccessDenied").WithMessage("Request has expired")
-}
-
 // apache/texera#3837, transloadit/uppy#1724, flyteorg/flyte-sdk#1363
 func TestUploadAsksForANewURLOnceWhenOneHasExpired(t *testing.T) {
 	t.Run("every document has an external id", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New()
-			emu.Inject(brelliumtest.OpDocumentPut, expired())
-			results, err := emulated(t, emu).Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
+			emu.Inject(brelliumtest.OpDocumentPut, testkit.ExpiredURL())
+			results, err := testkit.NewClient(t, emu).Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
 			require.NoError(t, err)
 			assert.Equal(t, brellium.UploadStored, results[0].Status)
 			assert.Equal(t, 2, results[0].Attempts)
@@ -302,8 +278,8 @@ func TestUploadAsksForANewURLOnceWhenOneHasExpired(t *testing.T) {
 	t.Run("no document has one", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New()
-			emu.Inject(brelliumtest.OpDocumentPut, expired())
-			client := emulated(t, emu)
+			emu.Inject(brelliumtest.OpDocumentPut, testkit.ExpiredURL())
+			client := testkit.NewClient(t, emu)
 			created, err := client.Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
 			require.NoError(t, err)
 			err = client.Documents.Put(t.Context(), created.Documents[0].UploadURL, someFiles(1)[0])
@@ -325,8 +301,8 @@ func TestUploadAsksForANewURLOnceWhenOneHasExpired(t *testing.T) {
 	t.Run("expired again", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New()
-			emu.Inject(brelliumtest.OpDocumentPut, expired().Forever())
-			results, err := emulated(t, emu).Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
+			emu.Inject(brelliumtest.OpDocumentPut, testkit.ExpiredURL().Forever())
+			results, err := testkit.NewClient(t, emu).Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
 			var failed *brellium.UploadError
 			require.ErrorAs(t, err, &failed)
 			assert.True(t, failed.Expired)
@@ -340,7 +316,7 @@ func TestUploadAsksForANewURLOnceWhenOneHasExpired(t *testing.T) {
 			emu := brelliumtest.New(brelliumtest.WithUploadURLLifetime(time.Minute),
 				brelliumtest.WithLatency(func(*rand.Rand) time.Duration { return 10 * time.Millisecond }))
 			emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.OK().DelayResponse(2*time.Minute))
-			client := emulated(t, emu, brellium.WithAttemptTimeout(0), brellium.WithTotalTimeout(0))
+			client := testkit.NewClient(t, emu, brellium.WithAttemptTimeout(0), brellium.WithTotalTimeout(0))
 			_, err := client.Documents.Upload(t.Context(), someFiles(20), brellium.UploadOptions{Concurrency: 4})
 			require.NoError(t, err)
 			assert.Equal(t, 2, emu.Count(brelliumtest.OpDocumentCreate))
@@ -351,12 +327,12 @@ func TestUploadAsksForANewURLOnceWhenOneHasExpired(t *testing.T) {
 
 // juruen/rmapi#28, aispace-sh/aispace-client#12
 func TestUploadThatIsSlowButMakesProgressIsNotCutOff(t *testing.T) {
-	file := brellium.FileFromBytes("visit.pdf", content(1, 1<<20))
+	file := brellium.FileFromBytes("visit.pdf", testkit.Content(1, 1<<20))
 	t.Run("slow", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New()
 			emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().SlowRead(time.Second))
-			client := emulated(t, emu, brellium.WithAttemptTimeout(200*time.Millisecond))
+			client := testkit.NewClient(t, emu, brellium.WithAttemptTimeout(200*time.Millisecond))
 			_, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{IdleTimeout: 500 * time.Millisecond})
 			require.NoError(t, err)
 			assert.Equal(t, 1, emu.Count(brelliumtest.OpDocumentPut))
@@ -366,7 +342,7 @@ func TestUploadThatIsSlowButMakesProgressIsNotCutOff(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New()
 			emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().SlowRead(10*time.Minute))
-			_, err := emulated(t, emu).Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
+			_, err := testkit.NewClient(t, emu).Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
 			require.NoError(t, err)
 			assert.Equal(t, 1, emu.Count(brelliumtest.OpDocumentPut))
 		})
@@ -376,7 +352,7 @@ func TestUploadThatIsSlowButMakesProgressIsNotCutOff(t *testing.T) {
 			emu := brelliumtest.New()
 			emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().Delay(1000*time.Hour).Forever())
 			begun := time.Now()
-			_, err := emulated(t, emu).Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{IdleTimeout: 10 * time.Second}, brellium.WithMaxRetries(0))
+			_, err := testkit.NewClient(t, emu).Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{IdleTimeout: 10 * time.Second}, brellium.WithMaxRetries(0))
 			var lost *brellium.ConnectionError
 			require.ErrorAs(t, err, &lost)
 			assert.True(t, lost.Timeout())
@@ -394,7 +370,7 @@ func TestUploadThatIsSlowButMakesProgressIsNotCutOff(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
 			begun := time.Now()
-			results, err := emulated(t, emu).Documents.Upload(ctx, []brellium.UploadFile{file}, brellium.UploadOptions{})
+			results, err := testkit.NewClient(t, emu).Documents.Upload(ctx, []brellium.UploadFile{file}, brellium.UploadOptions{})
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.Equal(t, 3*time.Second, time.Since(begun))
 			assert.Equal(t, brellium.UploadFailed, results[0].Status)
@@ -414,7 +390,7 @@ func TestUploadReportsEachFileAndSendsOnlyTheRestAgain(t *testing.T) {
 			return strings.Contains(r.Path, "note-001")
 		})
 		emu.Inject(brelliumtest.OpDocumentPut, bad)
-		results, err := emulated(t, emu).Documents.Upload(t.Context(), files, brellium.UploadOptions{})
+		results, err := testkit.NewClient(t, emu).Documents.Upload(t.Context(), files, brellium.UploadOptions{})
 		assert.Equal(t, []brellium.UploadStatus{brellium.UploadStored, brellium.UploadFailed, brellium.UploadStored}, statuses(results))
 		assert.Equal(t, 1, emu.Count(brelliumtest.OpDocumentCreate))
 		var failed *brellium.UploadError
@@ -427,7 +403,7 @@ func TestUploadReportsEachFileAndSendsOnlyTheRestAgain(t *testing.T) {
 		require.NoError(t, results[0].Err)
 
 		emu.ClearFaults()
-		results, err = emulated(t, emu).Documents.Upload(t.Context(), files, brellium.UploadOptions{})
+		results, err = testkit.NewClient(t, emu).Documents.Upload(t.Context(), files, brellium.UploadOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, []brellium.UploadStatus{brellium.UploadAlreadyThere, brellium.UploadStored, brellium.UploadAlreadyThere}, statuses(results))
 		for _, d := range emu.Documents() {
@@ -456,13 +432,13 @@ func TestUploadAsksBeforeItSendsAgainWhatMayHaveArrived(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				emu := brelliumtest.New()
 				emu.Inject(brelliumtest.OpDocumentPut, test.fault)
-				results, err := emulated(t, emu).Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
+				results, err := testkit.NewClient(t, emu).Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
 				require.NoError(t, err)
 				assert.Equal(t, brellium.UploadStored, results[0].Status)
 				docs := emu.Documents()
 				require.Len(t, docs, 1)
 				assert.Equal(t, 1, docs[0].Puts, "sent again after it had arrived")
-				assert.Equal(t, digest(content(0, 1000)), docs[0].SHA256)
+				assert.Equal(t, testkit.Digest(testkit.Content(0, 1000)), docs[0].SHA256)
 				assert.Equal(t, test.puts, results[0].Attempts)
 				assert.Equal(t, 1+test.asked, emu.Count(brelliumtest.OpDocumentCreate))
 			})
@@ -471,7 +447,7 @@ func TestUploadAsksBeforeItSendsAgainWhatMayHaveArrived(t *testing.T) {
 }
 
 func TestUploadOfAFileThatIsNotAsAnnouncedIsFinal(t *testing.T) {
-	data := content(1, 10_000)
+	data := testkit.Content(1, 10_000)
 	// The reader returns length bytes of data, and then err.
 	reader := func(length int, err error, size int64) brellium.UploadFile {
 		return brellium.UploadFile{Filename: "a.pdf", Size: size, Open: func() (io.ReadCloser, error) {
@@ -519,7 +495,7 @@ func TestUploadOfAFileThatIsNotAsAnnouncedIsFinal(t *testing.T) {
 
 // The storage host takes a while to read, and meanwhile the file is truncated.
 func TestUploadOfAFileThatIsCutWhileItIsSentIsFinal(t *testing.T) {
-	file, path := fileOnDisk(t, "visit.pdf", content(1, 32<<20))
+	file, path := fileOnDisk(t, "visit.pdf", testkit.Content(1, 32<<20))
 	file.ExternalID = "visit"
 	emu := brelliumtest.New()
 	var puts atomic.Int32
@@ -542,9 +518,9 @@ func TestUploadOfAFileThatIsCutWhileItIsSentIsFinal(t *testing.T) {
 func TestUploadOfOneFileTwiceInOneCallSendsItOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
-		file := brellium.FileFromBytes("a.pdf", content(1, 100))
-		other := brellium.FileFromBytes("b.pdf", content(1, 100))
-		results, err := emulated(t, emu).Documents.Upload(t.Context(), []brellium.UploadFile{file, other, file, file}, brellium.UploadOptions{BatchSize: 2})
+		file := brellium.FileFromBytes("a.pdf", testkit.Content(1, 100))
+		other := brellium.FileFromBytes("b.pdf", testkit.Content(1, 100))
+		results, err := testkit.NewClient(t, emu).Documents.Upload(t.Context(), []brellium.UploadFile{file, other, file, file}, brellium.UploadOptions{BatchSize: 2})
 		require.NoError(t, err)
 		assert.Len(t, emu.Documents(), 2, "the name is part of what a document is")
 		assert.Equal(t, 2, emu.Count(brelliumtest.OpDocumentPut))
@@ -560,7 +536,7 @@ func TestUploadMakesTheSameExternalIDEverywhere(t *testing.T) {
 	// later version.
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
-		results, err := emulated(t, emu).Documents.Upload(t.Context(), []brellium.UploadFile{
+		results, err := testkit.NewClient(t, emu).Documents.Upload(t.Context(), []brellium.UploadFile{
 			brellium.FileFromBytes("note.txt", []byte("hello")), brellium.FileFromBytes("note.txt", nil),
 		}, brellium.UploadOptions{})
 		require.NoError(t, err)
@@ -577,12 +553,12 @@ func TestUploadReportsProgressToASlowCallback(t *testing.T) {
 		emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().SlowRead(2*time.Second).Forever())
 		files := make([]brellium.UploadFile, 4)
 		for i := range files {
-			files[i] = brellium.FileFromBytes(strconv.Itoa(i)+".pdf", content(i, 1<<20))
+			files[i] = brellium.FileFromBytes(strconv.Itoa(i)+".pdf", testkit.Content(i, 1<<20))
 		}
 		var reports []brellium.UploadProgress
 		var inside atomic.Int32
 		begun := time.Now()
-		_, err := emulated(t, emu).Documents.Upload(t.Context(), files, brellium.UploadOptions{Concurrency: 2, OnProgress: func(p brellium.UploadProgress) {
+		_, err := testkit.NewClient(t, emu).Documents.Upload(t.Context(), files, brellium.UploadOptions{Concurrency: 2, OnProgress: func(p brellium.UploadProgress) {
 			assert.EqualValues(t, 1, inside.Add(1), "calls overlap")
 			reports = append(reports, p)
 			if len(reports) < 3 {
@@ -619,7 +595,7 @@ func TestUploadThatIsCanceledCanBeResumed(t *testing.T) {
 			cancel(cause)
 		}()
 		var last brellium.UploadProgress
-		results, err := emulated(t, emu).Documents.Upload(ctx, files, brellium.UploadOptions{BatchSize: 10, OnProgress: func(p brellium.UploadProgress) { last = p }})
+		results, err := testkit.NewClient(t, emu).Documents.Upload(ctx, files, brellium.UploadOptions{BatchSize: 10, OnProgress: func(p brellium.UploadProgress) { last = p }})
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, err, cause)
 		var interrupted *brellium.InterruptedError
@@ -635,7 +611,7 @@ func TestUploadThatIsCanceledCanBeResumed(t *testing.T) {
 		assert.Equal(t, brellium.UploadProgress{Files: 30, FilesDone: 8, FilesFailed: 4, Bytes: last.Bytes, BytesDone: last.BytesDone}, last)
 
 		emu.ClearFaults()
-		_, err = emulated(t, emu).Documents.Upload(t.Context(), files, brellium.UploadOptions{})
+		_, err = testkit.NewClient(t, emu).Documents.Upload(t.Context(), files, brellium.UploadOptions{})
 		require.NoError(t, err)
 		assert.Len(t, emu.Documents(), 30)
 		for _, d := range emu.Documents() {
@@ -644,7 +620,7 @@ func TestUploadThatIsCanceledCanBeResumed(t *testing.T) {
 
 		// An upload whose context has ended sends nothing.
 		emu.ClearRequests()
-		results, err = emulated(t, emu).Documents.Upload(ctx, files, brellium.UploadOptions{})
+		results, err = testkit.NewClient(t, emu).Documents.Upload(ctx, files, brellium.UploadOptions{})
 		require.ErrorIs(t, err, context.Canceled)
 		assert.Len(t, results, 30)
 		assert.Zero(t, emu.Count(brelliumtest.OpAny))
@@ -655,7 +631,7 @@ func TestUploadContinuesWithTheOtherBatchesAfterARejection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
 		emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.OK(), brelliumtest.Status(422, "UNPROCESSABLE"))
-		results, err := emulated(t, emu).Documents.Upload(t.Context(), someFiles(6), brellium.UploadOptions{BatchSize: 2})
+		results, err := testkit.NewClient(t, emu).Documents.Upload(t.Context(), someFiles(6), brellium.UploadOptions{BatchSize: 2})
 		assert.Equal(t, []brellium.UploadStatus{"stored", "stored", "failed", "failed", "stored", "stored"}, statuses(results))
 		var failed *brellium.UploadError
 		require.ErrorAs(t, results[2].Err, &failed)
@@ -671,7 +647,7 @@ func TestUploadEndsWhenTheAPIDoesNotWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
 		emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.OK(), brelliumtest.Status(503, "UNAVAILABLE").Forever())
-		results, err := emulated(t, emu).Documents.Upload(t.Context(), someFiles(6), brellium.UploadOptions{BatchSize: 2})
+		results, err := testkit.NewClient(t, emu).Documents.Upload(t.Context(), someFiles(6), brellium.UploadOptions{BatchSize: 2})
 		assert.Equal(t, []brellium.UploadStatus{"stored", "stored", "failed", "failed", "not started", "not started"}, statuses(results))
 		require.ErrorIs(t, err, brellium.ErrServer)
 		require.ErrorIs(t, results[5].Err, brellium.ErrServer)
@@ -682,7 +658,7 @@ func TestUploadEndsWhenTheAPIDoesNotWork(t *testing.T) {
 
 func TestUploadRejectsInvalidArguments(t *testing.T) {
 	emu := brelliumtest.New()
-	client := emulated(t, emu)
+	client := testkit.NewClient(t, emu)
 	good := someFiles(1)[0]
 	with := func(change func(*brellium.UploadFile)) []brellium.UploadFile {
 		bad := good
@@ -744,7 +720,7 @@ func TestUploadURLIsSentByteForByteAndOnlyWhereItMayGo(t *testing.T) {
 		address.Store(to)
 		line.Store("")
 		client, err := brellium.NewClient(brellium.WithBaseURL(base), brellium.WithAccessToken("t"),
-			brellium.WithHTTPClient(&http.Client{Transport: storageTransport(respond)}))
+			testkit.WithTransport(testkit.RoundTripFunc(respond)))
 		require.NoError(t, err)
 		file := someFiles(1)[0]
 		file.ExternalID = "e"
@@ -773,14 +749,10 @@ func TestUploadURLIsSentByteForByteAndOnlyWhereItMayGo(t *testing.T) {
 	}
 }
 
-type storageTransport func(*http.Request) (*http.Response, error)
-
-func (f storageTransport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 func TestUploadDoesNotFollowARedirectOrRetryARejection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
-		client := emulated(t, emu)
+		client := testkit.NewClient(t, emu)
 		for i, test := range []struct {
 			fault  brelliumtest.Fault
 			status int
@@ -826,11 +798,11 @@ func TestUploadRetriesTransientFailures(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				emu := brelliumtest.New()
 				emu.Inject(brelliumtest.OpDocumentPut, fault)
-				results, err := emulated(t, emu).Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
+				results, err := testkit.NewClient(t, emu).Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
 				require.NoError(t, err)
 				assert.Equal(t, 2, results[0].Attempts)
 				doc := emu.Documents()[0]
-				assert.Equal(t, digest(content(0, 1000)), doc.SHA256)
+				assert.Equal(t, testkit.Digest(testkit.Content(0, 1000)), doc.SHA256)
 			})
 		})
 	}
@@ -859,7 +831,7 @@ func TestUploadDoesNotTakeAResponseOfAnotherShapeForASuccess(t *testing.T) {
 				emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.Respond(201, "application/json", test.response).Forever())
 				file := someFiles(1)[0]
 				file.ExternalID = "e"
-				results, err := emulated(t, emu).Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
+				results, err := testkit.NewClient(t, emu).Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
 				assert.Equal(t, test.want, results[0].Status)
 				assert.Equal(t, test.want == brellium.UploadFailed, err != nil)
 				assert.Zero(t, emu.Count(brelliumtest.OpDocumentPut))
@@ -875,7 +847,7 @@ func TestUploadErrorsAndEventsNameNoFile(t *testing.T) {
 		var log bytes.Buffer
 		var events []string
 		var mu sync.Mutex
-		client := emulated(t, emu,
+		client := testkit.NewClient(t, emu,
 			brellium.WithLogger(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 			brellium.WithObserver(brellium.ObserverFunc(func(ctx context.Context, e brellium.Event) context.Context {
 				mu.Lock()
@@ -885,7 +857,7 @@ func TestUploadErrorsAndEventsNameNoFile(t *testing.T) {
 			})))
 		files := make([]brellium.UploadFile, 40)
 		for i := range files {
-			files[i] = brellium.FileFromBytes("jane-doe-"+strconv.Itoa(i)+".pdf", content(i, 100))
+			files[i] = brellium.FileFromBytes("jane-doe-"+strconv.Itoa(i)+".pdf", testkit.Content(i, 100))
 			files[i].ExternalID = "mrn-" + strconv.Itoa(i)
 		}
 		results, err := client.Documents.Upload(t.Context(), files, brellium.UploadOptions{}, brellium.WithMaxRetries(1))
@@ -914,7 +886,7 @@ func TestUploadErrorsAndEventsNameNoFile(t *testing.T) {
 }
 
 func TestUploadOverTLSAndHTTP2(t *testing.T) {
-	data := content(1, 3<<20)
+	data := testkit.Content(1, 3<<20)
 	file, _ := fileOnDisk(t, "path.pdf", data)
 	short, long := file, file
 	short.Filename, short.ExternalID, short.Size = "short.pdf", "short", file.Size+1
@@ -948,7 +920,7 @@ func TestUploadOverTLSAndHTTP2(t *testing.T) {
 	for i, want := range [][]byte{data, data, nil} {
 		doc, found := emu.Document(results[i].DocumentID)
 		require.True(t, found)
-		assert.Equal(t, digest(want), doc.SHA256)
+		assert.Equal(t, testkit.Digest(want), doc.SHA256)
 	}
 	for _, id := range []string{"short", "long"} {
 		doc, found := emu.Document(id)
@@ -974,10 +946,10 @@ func TestUploadReadsARejectionThatComesBeforeTheFileIsSent(t *testing.T) {
 		}
 		emu.Handler().ServeHTTP(w, r)
 	})
-	data := content(1, 8<<20)
+	data := testkit.Content(1, 8<<20)
 	_, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{brellium.FileFromBytes("large.pdf", data)}, brellium.UploadOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, digest(data), emu.Documents()[0].SHA256)
+	assert.Equal(t, testkit.Digest(data), emu.Documents()[0].SHA256)
 	assert.Equal(t, 1, emu.Documents()[0].Puts)
 	assert.Equal(t, 2, emu.Count(brelliumtest.OpDocumentCreate), "the rejection was not read")
 }
@@ -985,7 +957,7 @@ func TestUploadReadsARejectionThatComesBeforeTheFileIsSent(t *testing.T) {
 func TestPutSendsTheGivenHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
-		client := emulated(t, emu)
+		client := testkit.NewClient(t, emu)
 		created, err := client.Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
 		require.NoError(t, err)
 		var response brellium.Response
@@ -1009,7 +981,7 @@ func TestPutSendsTheGivenHeaders(t *testing.T) {
 
 // The storage host accepts the connection and reads nothing.
 func TestUploadOfAFileThatNobodyReadsEnds(t *testing.T) {
-	file, _ := fileOnDisk(t, "visit.pdf", content(1, 32<<20))
+	file, _ := fileOnDisk(t, "visit.pdf", testkit.Content(1, 32<<20))
 	release := make(chan struct{})
 	client := onPortWithPut(t, brelliumtest.New(), func(http.ResponseWriter, *http.Request) { <-release })
 	defer close(release)

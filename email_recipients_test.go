@@ -11,11 +11,12 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
 
 func TestEmailRecipientsAreMadeAndFound(t *testing.T) {
 	emu := brelliumtest.New()
-	client := resourceClient(t, emu)
+	client := testkit.NewClient(t, emu)
 	ctx := t.Context()
 	made, err := client.EmailRecipients.Create(ctx, brellium.EmailRecipientCreateParams{Email: ada, Name: "Ada"})
 	require.NoError(t, err)
@@ -87,7 +88,7 @@ func TestFindByEmailGoesByWhatTheItemsSay(t *testing.T) {
 
 func TestFindByEmailFailsLikeTheListDoes(t *testing.T) {
 	emu := brelliumtest.New()
-	client := resourceClient(t, emu)
+	client := testkit.NewClient(t, emu)
 	emu.Inject(brelliumtest.OpEmailRecipientList, brelliumtest.Blocked())
 	_, err := client.EmailRecipients.FindByEmail(t.Context(), ada)
 	var blocked *brellium.BlockedError
@@ -112,7 +113,7 @@ func TestEnsureMakesOneEmailRecipientWhateverHappens(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", lag ", lag), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					emu := brelliumtest.New(brelliumtest.WithListLag(lag))
-					client := resourceClient(t, emu)
+					client := testkit.NewClient(t, emu)
 					emu.Inject(brelliumtest.OpEmailRecipientCreate, faults...)
 					for range 2 { // the second time it exists
 						got, err := client.EmailRecipients.Ensure(t.Context(), brellium.EmailRecipientCreateParams{Email: ada})
@@ -129,7 +130,7 @@ func TestEnsureMakesOneEmailRecipientWhateverHappens(t *testing.T) {
 func TestEnsureOfARecipientGivesUpWithinItsBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithListLag(time.Minute))
-		client := resourceClient(t, emu)
+		client := testkit.NewClient(t, emu)
 		emu.Inject(brelliumtest.OpEmailRecipientCreate, brelliumtest.DropAfter().Times(3))
 		start := time.Now()
 		_, err := client.EmailRecipients.Ensure(t.Context(), brellium.EmailRecipientCreateParams{Email: ada})
@@ -148,7 +149,7 @@ func TestEnsureOfARecipientGivesUpWithinItsBounds(t *testing.T) {
 func TestEnsureTakesTheCallsOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
-		client := resourceClient(t, emu)
+		client := testkit.NewClient(t, emu)
 		emu.Inject(brelliumtest.OpEmailRecipientCreate, brelliumtest.DropAfter())
 		var resp brellium.Response
 		got, err := client.EmailRecipients.Ensure(t.Context(), brellium.EmailRecipientCreateParams{Email: ada},

@@ -15,70 +15,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/jarcoal/httpmock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
-
-// resourceClient is a client of emu.
-func resourceClient(t testing.TB, emu *brelliumtest.Emulator, opts ...brellium.ClientOption) *brellium.Client {
-	t.Helper()
-	client, err := emu.Client(opts...)
-	require.NoError(t, err)
-	return client
-}
-
-// resourceMock is a client with a transport that answers what the test says.
-func resourceMock(t testing.TB, opts ...brellium.ClientOption) (*brellium.Client, *httpmock.MockTransport) {
-	t.Helper()
-	mock := httpmock.NewMockTransport()
-	client, err := brellium.NewClient(append([]brellium.ClientOption{
-		brellium.WithHTTPClient(&http.Client{Transport: mock}),
-		brellium.WithAccessToken("token-of-a-test"),
-		brellium.WithoutRateLimiter(), // which would pace answers without headers
-	}, opts...)...)
-	require.NoError(t, err)
-	return client, mock
-}
-
-// pagesByCursor answers GET path with the page that the query's cursor names.
-func pagesByCursor(t *testing.T, mock *httpmock.MockTransport, path string, pages map[string]string) *[]url.Values {
-	t.Helper()
-	var queries []url.Values
-	mock.RegisterResponder(http.MethodGet, path, func(r *http.Request) (*http.Response, error) {
-		q := r.URL.Query()
-		queries = append(queries, q)
-		page, ok := pages[q.Get("cursor")]
-		if !assert.True(t, ok, "no page for the cursor %q", q.Get("cursor")) {
-			return httpmock.NewStringResponse(404, ""), nil
-		}
-		return httpmock.NewStringResponse(200, page), nil
-	})
-	return &queries
-}
-
-// readAll ranges over a sequence to its end.
-func readAll[T any](seq func(func(*T, error) bool)) (items []*T, err error) {
-	for item, e := range seq {
-		if e != nil {
-			err = e
-			continue // whatever came after an error would be wrong, and is seen
-		}
-		items = append(items, item)
-	}
-	return items, err
-}
-
-func auditIDs(audits []*brellium.Audit) []string {
-	ids := make([]string, len(audits))
-	for i, a := range audits {
-		ids[i] = a.AuditID
-	}
-	return ids
-}
 
 // LerianStudio/midaz-sdk-golang#241
 func TestAllEndsAtARepeatedCursor(t *testing.T) {
@@ -223,7 +166,7 @@ func TestAFailureInTheMiddleGivesTheItemsSoFarAndACursorToGoOnFrom(t *testing.T)
 			synctest.Test(t, func(t *testing.T) {
 				emu := brelliumtest.New()
 				emu.SeedAudits(49)
-				client := resourceClient(t, emu)
+				client := testkit.NewClient(t, emu)
 				emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK().Times(2), brelliumtest.Status(503, "UNAVAILABLE").Times(5))
 
 				audits, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, opts...))
@@ -247,7 +190,7 @@ func TestAFailureInTheMiddleGivesTheItemsSoFarAndACursorToGoOnFrom(t *testing.T)
 
 func TestTheFirstPagesFailureIsReturnedAsItIs(t *testing.T) {
 	emu := brelliumtest.New()
-	client := resourceClient(t, emu)
+	client := testkit.NewClient(t, emu)
 	_, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Cursor: "not a cursor"}))
 	var paging *brellium.PaginationError
 	assert.NotErrorAs(t, err, &paging)
@@ -260,7 +203,7 @@ func TestACancelledWalkKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
 		emu.SeedAudits(30)
-		client := resourceClient(t, emu)
+		client := testkit.NewClient(t, emu)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		n := 0
@@ -282,7 +225,7 @@ func TestACancelledWalkKeepsItsPlace(t *testing.T) {
 func TestCollectGivesWhatCameBeforeTheError(t *testing.T) {
 	emu := brelliumtest.New()
 	emu.SeedAudits(29)
-	client := resourceClient(t, emu)
+	client := testkit.NewClient(t, emu)
 	params := brellium.AuditListParams{Limit: 10}
 	audits, err := brellium.Collect(client.Audits.All(t.Context(), params))
 	require.NoError(t, err)
@@ -301,7 +244,7 @@ func TestCollectGivesWhatCameBeforeTheError(t *testing.T) {
 func TestBreakingOutOfTheLoopSendsNothingMore(t *testing.T) {
 	emu := brelliumtest.New()
 	emu.SeedAudits(30)
-	client := resourceClient(t, emu)
+	client := testkit.NewClient(t, emu)
 	all := client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10})
 	assert.Zero(t, emu.Count(brelliumtest.OpAny), "nothing is sent before the loop")
 	for range all {
@@ -322,7 +265,7 @@ func TestAllGivesTenThousandAuditsOnceEachInOrder(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New(brelliumtest.WithRecordLimit(0))
 			emu.SeedAudits(c.audits - 1)
-			client := resourceClient(t, emu)
+			client := testkit.NewClient(t, emu)
 			ids := emu.AuditIDs()
 			n := 0
 			for audit, err := range client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 100}, c.opts...) {
@@ -342,7 +285,7 @@ func TestPrefetchFetchesTheNextPageWhileTheCallerWorks(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New()
 			emu.SeedAudits(49)
-			client := resourceClient(t, emu)
+			client := testkit.NewClient(t, emu)
 			emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK().DelayResponse(time.Second).Forever())
 			start := time.Now()
 			n := 0
@@ -396,7 +339,7 @@ func TestBreakingOutOfAPrefetchingLoopLeavesNothingUnderWay(t *testing.T) {
 				emu := brelliumtest.New()
 				emu.SeedAudits(30)
 				wire := &busyTransport{RoundTripper: emu.Transport()}
-				client := resourceClient(t, emu, brellium.WithHTTPClient(&http.Client{Transport: wire}))
+				client := testkit.NewClient(t, emu, testkit.WithTransport(wire))
 				emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK(), brelliumtest.StallHeaders(0))
 				start := time.Now()
 				end(t, client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, brellium.WithPrefetch()))
@@ -412,7 +355,7 @@ func TestPrefetchKeepsTheResponseOfThePageAtHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
 		emu.SeedAudits(29)
-		client := resourceClient(t, emu)
+		client := testkit.NewClient(t, emu)
 		emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK(), brelliumtest.Status(503, ""), brelliumtest.OK().Forever())
 		var resp brellium.Response
 		var attempts []int
@@ -451,7 +394,7 @@ func (p *panicTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestAPanicOfTheTransportReachesThePrefetchingCaller(t *testing.T) {
 	emu := brelliumtest.New()
 	emu.SeedAudits(30)
-	client := resourceClient(t, emu, brellium.WithHTTPClient(&http.Client{Transport: &panicTransport{RoundTripper: emu.Transport()}}))
+	client := testkit.NewClient(t, emu, testkit.WithTransport(&panicTransport{RoundTripper: emu.Transport()}))
 	n := 0
 	assert.PanicsWithValue(t, "the transport's own", func() {
 		for range client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, brellium.WithPrefetch()) {
@@ -485,7 +428,7 @@ func TestOnlyAllTakesWithPrefetch(t *testing.T) {
 	file := brellium.FileFromBytes("a.pdf", []byte("one"))
 	_, err19 := client.Documents.Upload(ctx, []brellium.UploadFile{file}, brellium.UploadOptions{}, opt)
 	_, err20 := client.Documents.WaitForAudit(ctx, "x", opt)
-	_, err21 := resourceClient(t, brelliumtest.New()).OAuth.CreateToken(ctx, opt)
+	_, err21 := testkit.NewClient(t, brelliumtest.New()).OAuth.CreateToken(ctx, opt)
 	var err22 error
 	for _, err := range client.Audits.Follow(ctx, brellium.FollowCheckpoint{}, brellium.FollowOptions{CatchUp: true}, opt) {
 		err22 = err
@@ -501,7 +444,7 @@ func TestOnlyAllTakesWithPrefetch(t *testing.T) {
 func TestNextMayBeCalledAgainAndByManyAtOnce(t *testing.T) {
 	emu := brelliumtest.New()
 	emu.SeedAudits(30)
-	client := resourceClient(t, emu)
+	client := testkit.NewClient(t, emu)
 	first, err := client.Audits.List(t.Context(), brellium.AuditListParams{Limit: 10})
 	require.NoError(t, err)
 
@@ -586,7 +529,7 @@ func liveHeap() int {
 }
 
 func TestAWalkOverAHundredThousandNeedsNoMoreMemoryAtItsEnd(t *testing.T) {
-	client, err := brellium.NewClient(brellium.WithHTTPClient(&http.Client{Transport: endlessPages{n: 100, size: 100, total: 100_000}}),
+	client, err := brellium.NewClient(testkit.WithTransport(endlessPages{n: 100, size: 100, total: 100_000}),
 		brellium.WithAccessToken("token-of-a-test"), brellium.WithoutRateLimiter())
 	require.NoError(t, err)
 	var peaks [10]int // of each tenth
@@ -606,7 +549,7 @@ func TestAWalkOverAHundredThousandNeedsNoMoreMemoryAtItsEnd(t *testing.T) {
 }
 
 func TestAnItemThatIsKeptDoesNotKeepItsPage(t *testing.T) {
-	client, err := brellium.NewClient(brellium.WithHTTPClient(&http.Client{Transport: endlessPages{n: 100, size: 2500, total: 5_000}}),
+	client, err := brellium.NewClient(testkit.WithTransport(endlessPages{n: 100, size: 2500, total: 5_000}),
 		brellium.WithAccessToken("token-of-a-test"), brellium.WithoutRateLimiter())
 	require.NoError(t, err)
 	before := liveHeap()

@@ -15,13 +15,14 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
 
 const ada = "ada.secret@example.test"
 
 func TestUsersLiveFromInvitationToDeletion(t *testing.T) {
 	emu := brelliumtest.New()
-	client := resourceClient(t, emu)
+	client := testkit.NewClient(t, emu)
 	ctx := t.Context()
 
 	created, err := client.Users.Create(ctx, brellium.UserCreateParams{
@@ -78,7 +79,7 @@ func TestOnlyWhatDidNotRunIsRepeatedAfterAnInvitation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				emu := brelliumtest.New()
-				client := resourceClient(t, emu)
+				client := testkit.NewClient(t, emu)
 				emu.Inject(brelliumtest.OpUserCreate, c.fault)
 				user, err := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: ada})
 				assert.Equal(t, c.requests, emu.Count(brelliumtest.OpUserCreate))
@@ -108,7 +109,7 @@ func TestADeletionWhoseAnswerWasLostIsASuccess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				emu := brelliumtest.New()
-				client := resourceClient(t, emu)
+				client := testkit.NewClient(t, emu)
 				user, err := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: ada})
 				require.NoError(t, err)
 				emu.Inject(brelliumtest.OpUserDelete, faults...)
@@ -124,7 +125,7 @@ func TestADeletionWhoseAnswerWasLostIsASuccess(t *testing.T) {
 func TestAnIDIsEscapedOnce(t *testing.T) {
 	for _, base := range []string{"", "/gate/way"} {
 		emu := brelliumtest.New(brelliumtest.WithBasePath(base))
-		client := resourceClient(t, emu)
+		client := testkit.NewClient(t, emu)
 		_, err := client.Users.Retrieve(t.Context(), "a/b c%2F")
 		require.ErrorIs(t, err, brellium.ErrNotFound)
 		requests := emu.Requests(brelliumtest.OpUserRetrieve)
@@ -176,7 +177,7 @@ func TestWhatIsNoEmailIsRefusedByName(t *testing.T) {
 	assert.Zero(t, mock.GetTotalCallCount())
 	for _, email := range []string{"a@b", "o'brien+tag@example.test", `"a@b"@example.test`, "é@exämple.test"} {
 		emu := brelliumtest.New()
-		_, err := resourceClient(t, emu).Users.Create(ctx, brellium.UserCreateParams{Email: email})
+		_, err := testkit.NewClient(t, emu).Users.Create(ctx, brellium.UserCreateParams{Email: email})
 		assert.NoError(t, err, email)
 	}
 }
@@ -234,7 +235,7 @@ func TestEnsureMakesOneUserAndOneInvitationWhateverHappens(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", lag ", lag), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					emu := brelliumtest.New(brelliumtest.WithUserListLag(lag))
-					client := resourceClient(t, emu)
+					client := testkit.NewClient(t, emu)
 					emu.Inject(brelliumtest.OpUserCreate, c.faults...)
 					user, err := client.Users.Ensure(t.Context(), brellium.UserCreateParams{Email: ada, Name: "Ada"})
 					require.NoError(t, err)
@@ -256,7 +257,7 @@ func TestEnsureFindsTheUserWhoExists(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				emu := brelliumtest.New()
-				client := resourceClient(t, emu)
+				client := testkit.NewClient(t, emu)
 				for i := range 30 { // and others, some with addresses that contain it
 					_, err := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: fmt.Sprintf("%d.%s", i, ada)})
 					require.NoError(t, err)
@@ -277,7 +278,7 @@ func TestEnsureFindsTheUserWhoExists(t *testing.T) {
 
 func TestEnsureInvitesTheUserWhoWasKeptWithoutAnInvitation(t *testing.T) {
 	emu := brelliumtest.New()
-	client := resourceClient(t, emu)
+	client := testkit.NewClient(t, emu)
 	emu.Inject(brelliumtest.OpUserCreate, brelliumtest.InviteFailed())
 	_, err := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: ada})
 	require.Error(t, err)
@@ -289,7 +290,7 @@ func TestEnsureInvitesTheUserWhoWasKeptWithoutAnInvitation(t *testing.T) {
 func TestEnsureByManyAtOnceInvitesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithUserListLag(3 * time.Second))
-		client := resourceClient(t, emu)
+		client := testkit.NewClient(t, emu)
 		emu.Inject(brelliumtest.OpUserCreate, brelliumtest.DropAfter().Times(3), brelliumtest.InviteFailed().Times(2))
 		ids := make([]string, 10)
 		var wg sync.WaitGroup
@@ -342,7 +343,7 @@ func TestEnsureGivesUpWithinItsBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				emu := brelliumtest.New()
-				client := resourceClient(t, emu)
+				client := testkit.NewClient(t, emu)
 				emu.Inject(brelliumtest.OpUserCreate, c.fault)
 				start := time.Now()
 				user, err := client.Users.Ensure(t.Context(), brellium.UserCreateParams{Email: ada})
@@ -361,7 +362,7 @@ func TestEnsureGivesUpWithinItsBounds(t *testing.T) {
 func TestEnsureLooksForABoundedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithUserListLag(time.Hour))
-		client := resourceClient(t, emu)
+		client := testkit.NewClient(t, emu)
 		_, err := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: ada})
 		require.NoError(t, err)
 		start := time.Now()
@@ -384,7 +385,7 @@ func TestEnsureEndsWithItsContext(t *testing.T) {
 	t.Run("a deadline that leaves no time for the pause", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New()
-			client := resourceClient(t, emu)
+			client := testkit.NewClient(t, emu)
 			emu.Inject(brelliumtest.OpUserCreate, brelliumtest.DropAfter())
 			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 			defer cancel()
@@ -403,7 +404,7 @@ func TestEnsureEndsWithItsContext(t *testing.T) {
 	t.Run("cancelled while it looks", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New(brelliumtest.WithUserListLag(time.Hour))
-			client := resourceClient(t, emu)
+			client := testkit.NewClient(t, emu)
 			_, err := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: ada})
 			require.NoError(t, err)
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -421,7 +422,7 @@ func TestEnsureEndsWithItsContext(t *testing.T) {
 	t.Run("cancelled in an attempt", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New()
-			client := resourceClient(t, emu)
+			client := testkit.NewClient(t, emu)
 			emu.Inject(brelliumtest.OpUserCreate, brelliumtest.StallHeaders(0))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -436,7 +437,7 @@ func TestEnsureEndsWithItsContext(t *testing.T) {
 func TestEnsureReturnsTheListsFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
-		client := resourceClient(t, emu)
+		client := testkit.NewClient(t, emu)
 		_, err := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: ada})
 		require.NoError(t, err)
 		emu.Inject(brelliumtest.OpUserList, brelliumtest.Status(http.StatusForbidden, "NOT_YOURS"))
