@@ -63,16 +63,13 @@ func TestWaitForAuditEndsWhereThereWillBeNone(t *testing.T) {
 		require.ErrorAs(t, err, &interrupted)
 		assert.Equal(t, 7*time.Second, time.Since(begun))
 
-		var invalid *brellium.ValidationError
 		_, err = client.Documents.WaitForAudit(t.Context(), " ")
-		require.ErrorAs(t, err, &invalid)
+		testkit.IsInvalid(t, err, "documentID", "")
 	})
 }
 
 func TestWaitForAuditWaitsForAListThatLagsBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		emu := brelliumtest.New()
-		client := testkit.NewClient(t, emu)
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		results, err := client.Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
@@ -271,12 +268,11 @@ func TestFollowEndsAWindowByTheAPIsClock(t *testing.T) {
 }
 
 func TestFollowHandsOverAPageWhoseLinkIsBroken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		emu := brelliumtest.New()
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditList, brelliumtest.Respond(200, "application/json", `{"object":"list","data":[{"audit_id":"a"}],"has_more":true}`))
 		var got []string
 		var failure error
-		for batch, err := range testkit.NewClient(t, emu).Audits.Follow(t.Context(), brellium.FollowCheckpoint{}, brellium.FollowOptions{}) {
+		for batch, err := range client.Audits.Follow(t.Context(), brellium.FollowCheckpoint{}, brellium.FollowOptions{}) {
 			if err != nil {
 				failure = err
 				continue
@@ -307,9 +303,7 @@ func TestFollowRefusesWrongOptions(t *testing.T) {
 	} {
 		n := 0
 		for batch, err := range client.Audits.Follow(t.Context(), brellium.FollowCheckpoint{}, test.options, test.opts...) {
-			var invalid *brellium.ValidationError
-			require.ErrorAs(t, err, &invalid)
-			assert.Equal(t, field, invalid.Field)
+			testkit.IsInvalid(t, err, field, "")
 			assert.Nil(t, batch)
 			n++
 		}

@@ -79,9 +79,7 @@ func TestBatchUpdate(t *testing.T) {
 		"Flags":       {AuditIDs: []string{a}},
 	} {
 		_, err := client.Audits.BatchUpdate(t.Context(), params)
-		var invalid *brellium.ValidationError
-		require.ErrorAs(t, err, &invalid)
-		assert.Equal(t, field, invalid.Field)
+		testkit.IsInvalid(t, err, field, "")
 	}
 	assert.Equal(t, 1, emu.Count(brelliumtest.OpAuditBatchUpdate))
 }

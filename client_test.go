@@ -138,9 +138,7 @@ func TestOnlyDoTakesWithIdempotent(t *testing.T) {
 	_, err2 := client.Audits.List(t.Context(), brellium.AuditListParams{}, brellium.WithIdempotent())
 	_, err3 := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{}, brellium.WithIdempotent()))
 	for _, err := range []error{err1, err2, err3} {
-		var invalid *brellium.ValidationError
-		require.ErrorAs(t, err, &invalid)
-		assert.Equal(t, "WithIdempotent", invalid.Field)
+		testkit.IsInvalid(t, err, "WithIdempotent", "")
 	}
 	assert.Zero(t, mock.GetTotalCallCount())
 }
@@ -174,9 +172,7 @@ func TestDoRefusesWhatCannotBeMeant(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := client.Do(t.Context(), c.method, c.path, c.body, c.into)
-			var invalid *brellium.ValidationError
-			require.ErrorAs(t, err, &invalid)
-			assert.Equal(t, c.field, invalid.Field)
+			testkit.IsInvalid(t, err, c.field, "")
 		})
 	}
 	assert.Zero(t, mock.GetTotalCallCount())

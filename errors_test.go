@@ -138,6 +138,7 @@ func TestEveryErrorBodyIsRead(t *testing.T) {
 		"envelope":            {`{"error":{"type":"api_error","code":"X","message":"m","request_id":"r"}}`, "X", "m", "r"},
 		"byte-order mark":     {"\ufeff" + `{"error":{"code":"X"}}`, "X", "", ""},
 		"no code":             {`{"error":{"message":"m"}}`, brellium.CodeHTTPError, "m", ""},
+		"not a code":          {`{"error":{"code":"two words"}}`, brellium.CodeHTTPError, "", ""},
 		"OAuth":               {`{"error":"invalid_client","error_description":"no such client"}`, "invalid_client", "no such client", ""},
 		"another form":        {`{"message":"Forbidden"}`, brellium.CodeHTTPError, "", ""},
 		"null":                {`null`, brellium.CodeHTTPError, "", ""},

@@ -71,10 +71,8 @@ func TestNothingIsWrittenUnlessAsked(t *testing.T) {
 		slog.SetDefault(defaultLogger)
 		log.SetOutput(logged)
 	}()
-	synctest.Test(t, func(t *testing.T) {
-		emu := brelliumtest.New()
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE").Times(2))
-		client := testkit.NewClient(t, emu)
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		require.Equal(t, 3, emu.Count(brelliumtest.OpAuditRetrieve))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.NeverSent().Forever())
@@ -451,12 +449,6 @@ func TestAnObserversHeadersCannotReplaceTheClientsOrSmuggle(t *testing.T) {
 	}
 	assert.Equal(t, []string{"marker"}, headers["Authorization"], "the observer's own map is left alone")
 }
-
-// headersAdded is an observer that adds these headers to each request.
-type headersAdded http.Header
-
-func (headersAdded) Observe(ctx context.Context, _ brellium.Event) context.Context { return ctx }
-func (h headersAdded) RequestHeader(context.Context) http.Header                   { return http.Header(h) }
 
 // A panic in RequestHeader must not fail the call.
 func TestAnObserverThatPanicsOverHeadersFailsNoCall(t *testing.T) {

@@ -162,28 +162,24 @@ func TestWhatAPageSaysOfTheNextOne(t *testing.T) {
 
 func TestAFailureInTheMiddleGivesTheItemsSoFarAndACursorToGoOnFrom(t *testing.T) {
 	for name, opts := range map[string][]brellium.CallOption{"plain": nil, "prefetch": {brellium.WithPrefetch()}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				emu := brelliumtest.New()
-				emu.SeedAudits(49)
-				client := testkit.NewClient(t, emu)
-				emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK().Times(2), brelliumtest.Status(503, "UNAVAILABLE").Times(5))
+		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			emu.SeedAudits(49)
+			emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK().Times(2), brelliumtest.Status(503, "UNAVAILABLE").Times(5))
 
-				audits, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, opts...))
-				var paging *brellium.PaginationError
-				require.ErrorAs(t, err, &paging)
-				var exhausted *brellium.RetriesExhaustedError
-				require.ErrorAs(t, err, &exhausted)
-				assert.ErrorIs(t, err, brellium.ErrServer)
-				assert.True(t, brellium.IsTransient(err))
-				assert.False(t, brellium.OutcomeUnknown(err))
-				assert.NotContains(t, err.Error(), paging.Cursor)
-				require.Len(t, audits, 20)
+			audits, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, opts...))
+			var paging *brellium.PaginationError
+			require.ErrorAs(t, err, &paging)
+			var exhausted *brellium.RetriesExhaustedError
+			require.ErrorAs(t, err, &exhausted)
+			assert.ErrorIs(t, err, brellium.ErrServer)
+			assert.True(t, brellium.IsTransient(err))
+			assert.False(t, brellium.OutcomeUnknown(err))
+			assert.NotContains(t, err.Error(), paging.Cursor)
+			require.Len(t, audits, 20)
 
-				rest, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10, Cursor: paging.Cursor}, opts...))
-				require.NoError(t, err)
-				assert.Equal(t, emu.AuditIDs(), auditIDs(append(audits, rest...)))
-			})
+			rest, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10, Cursor: paging.Cursor}, opts...))
+			require.NoError(t, err)
+			assert.Equal(t, emu.AuditIDs(), auditIDs(append(audits, rest...)))
 		})
 	}
 }
@@ -200,10 +196,8 @@ func TestTheFirstPagesFailureIsReturnedAsItIs(t *testing.T) {
 }
 
 func TestACancelledWalkKeepsItsPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		emu := brelliumtest.New()
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.SeedAudits(30)
-		client := testkit.NewClient(t, emu)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		n := 0
@@ -282,10 +276,8 @@ func TestAllGivesTenThousandAuditsOnceEachInOrder(t *testing.T) {
 
 func TestPrefetchFetchesTheNextPageWhileTheCallerWorks(t *testing.T) {
 	walk := func(t *testing.T, opts ...brellium.CallOption) (took time.Duration) {
-		synctest.Test(t, func(t *testing.T) {
-			emu := brelliumtest.New()
+		testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			emu.SeedAudits(49)
-			client := testkit.NewClient(t, emu)
 			emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK().DelayResponse(time.Second).Forever())
 			start := time.Now()
 			n := 0
@@ -334,28 +326,23 @@ func TestBreakingOutOfAPrefetchingLoopLeavesNothingUnderWay(t *testing.T) {
 		},
 	}
 	for name, end := range ends {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				emu := brelliumtest.New()
-				emu.SeedAudits(30)
-				wire := &busyTransport{RoundTripper: emu.Transport()}
-				client := testkit.NewClient(t, emu, testkit.WithTransport(wire))
-				emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK(), brelliumtest.StallHeaders(0))
-				start := time.Now()
-				end(t, client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, brellium.WithPrefetch()))
-				assert.Zero(t, wire.busy.Load(), "the request has ended before the loop has")
-				assert.Zero(t, time.Since(start), "without waiting for the stalled page")
-				assert.Equal(t, 2, emu.Count(brelliumtest.OpAuditList))
-			})
+		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, _ *brellium.Client) {
+			emu.SeedAudits(30)
+			wire := &busyTransport{RoundTripper: emu.Transport()}
+			client := testkit.NewClient(t, emu, testkit.WithTransport(wire))
+			emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK(), brelliumtest.StallHeaders(0))
+			start := time.Now()
+			end(t, client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, brellium.WithPrefetch()))
+			assert.Zero(t, wire.busy.Load(), "the request has ended before the loop has")
+			assert.Zero(t, time.Since(start), "without waiting for the stalled page")
+			assert.Equal(t, 2, emu.Count(brelliumtest.OpAuditList))
 		})
 	}
 }
 
 func TestPrefetchKeepsTheResponseOfThePageAtHand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		emu := brelliumtest.New()
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.SeedAudits(29)
-		client := testkit.NewClient(t, emu)
 		emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK(), brelliumtest.Status(503, ""), brelliumtest.OK().Forever())
 		var resp brellium.Response
 		var attempts []int
@@ -433,10 +420,8 @@ func TestOnlyAllTakesWithPrefetch(t *testing.T) {
 	for _, err := range client.Audits.Follow(ctx, brellium.FollowCheckpoint{}, brellium.FollowOptions{CatchUp: true}, opt) {
 		err22 = err
 	}
-	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19, err20, err21, err22} {
-		var invalid *brellium.ValidationError
-		require.ErrorAs(t, err, &invalid, i+1)
-		assert.Equal(t, "WithPrefetch", invalid.Field, i+1)
+	for _, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19, err20, err21, err22} {
+		testkit.IsInvalid(t, err, "WithPrefetch", "")
 	}
 	assert.Zero(t, mock.GetTotalCallCount())
 }
@@ -484,11 +469,9 @@ func TestWrongListParamsAreRefusedByName(t *testing.T) {
 		"DocumentID": {DocumentID: " "}, "Flags[1]": {Flags: []string{"a", ""}}, "query": {Flags: many},
 	} {
 		_, err := client.Audits.List(t.Context(), params)
-		var invalid *brellium.ValidationError
-		require.ErrorAs(t, err, &invalid, field)
-		assert.Equal(t, field, invalid.Field)
+		testkit.IsInvalid(t, err, field, "")
 		_, err = readAll(client.Audits.All(t.Context(), params))
-		require.ErrorAs(t, err, &invalid, field)
+		testkit.IsInvalid(t, err, field, "")
 	}
 	_, err := client.Users.List(t.Context(), brellium.UserListParams{Limit: -1})
 	require.Error(t, err)

@@ -286,30 +286,36 @@ func TestAttemptsDoNotMultiply(t *testing.T) {
 }
 
 // MicrosoftDocs/architecture-center#4274, linkedin/brooklin#495
-func TestACreateIsSentAgainOnlyAfterARefusal(t *testing.T) {
-	testkit.Bubble(t, "429 then 201", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		emu.Inject(brelliumtest.OpUserCreate, testkit.RateLimited("1"))
-		require.NoError(t, testkit.CreateUser(t.Context(), client))
-		assert.Equal(t, 2, emu.Count(brelliumtest.OpUserCreate))
-		assert.Equal(t, 1, emu.Invitations("casey@example.test"))
-	})
-	testkit.Bubble(t, "refused connection, then 201", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		emu.Inject(brelliumtest.OpUserCreate, brelliumtest.NeverSent(), brelliumtest.Unsent())
-		require.NoError(t, testkit.CreateUser(t.Context(), client))
-		assert.Equal(t, 1, emu.Count(brelliumtest.OpUserCreate))
-	})
-	for _, f := range []struct {
-		code      brellium.ErrorCode
-		status    int
-		transient bool
-	}{{brellium.CodeInvitationPending, 409, false}, {brellium.CodeUserExists, 409, false}, {brellium.CodeInviteFailed, 502, true}} {
-		testkit.Bubble(t, string(f.code), func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-			emu.Inject(brelliumtest.OpUserCreate, brelliumtest.Status(f.status, string(f.code)).Forever())
-			err := testkit.CreateUser(t.Context(), client)
-			assert.Equal(t, 1, emu.Count(brelliumtest.OpUserCreate))
-			testkit.IsAPIError(f.status, f.code)(t, err)
-			assert.False(t, brellium.OutcomeUnknown(err), "the answer says itself what became of it")
-			assert.Equal(t, f.transient, brellium.IsTransient(err))
+func TestCreateUserIsRetriedOnlyIfItDidNotRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault    brelliumtest.Fault
+		code     brellium.ErrorCode // none: success
+		requests int
+		unknown  bool
+	}{
+		"invitation pending": {brelliumtest.Status(409, "INVITATION_PENDING"), brellium.CodeInvitationPending, 1, false},
+		"user exists":        {brelliumtest.Status(409, "USER_EXISTS"), brellium.CodeUserExists, 1, false},
+		"invitation failed":  {brelliumtest.InviteFailed(), brellium.CodeInviteFailed, 1, false},
+		"bad gateway":        {brelliumtest.Status(502, "BAD_GATEWAY"), brellium.CodeBadGateway, 1, true},
+		"rate limited":       {brelliumtest.Status(429, "RATE_LIMITED"), "", 2, false},
+		"token revoked":      {brelliumtest.RevokedToken(), "", 2, false},
+		"connection refused": {brelliumtest.NeverSent(), "", 1, false}, // the first is not even received
+	} {
+		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			emu.Inject(brelliumtest.OpUserCreate, c.fault)
+			user, err := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: ada})
+			assert.Equal(t, c.requests, emu.Count(brelliumtest.OpUserCreate))
+			if c.code == "" {
+				require.NoError(t, err)
+				assert.Equal(t, ada, user.Email)
+				assert.Equal(t, 1, emu.Invitations(ada))
+				return
+			}
+			var apiErr *brellium.APIError
+			require.ErrorAs(t, err, &apiErr)
+			assert.Equal(t, c.code, apiErr.Code)
+			assert.Equal(t, c.unknown, brellium.OutcomeUnknown(err))
+			assert.Nil(t, user)
 		})
 	}
 }
@@ -325,6 +331,7 @@ func TestADeleteWhoseAnswerWasLostIsASuccess(t *testing.T) {
 	}
 	for name, faults := range map[string][]brelliumtest.Fault{
 		"answer lost, then 404":          {brelliumtest.DropAfter()},
+		"502 after the work, then 404":   {brelliumtest.Status(502, "BAD_GATEWAY").AfterWork()},
 		"503 after the work, then 404":   {brelliumtest.Status(503, "UNAVAILABLE").AfterWork()},
 		"REVOKE_FAILED, then 204":        {brelliumtest.RevokeFailed()},
 		"REVOKE_FAILED, then gone":       {brelliumtest.RevokeFailed().AfterWork()},

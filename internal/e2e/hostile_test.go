@@ -352,12 +352,10 @@ func TestACredentialNeverFollowsARedirect(t *testing.T) {
 			if op == "documents.put" || strings.HasSuffix(op, ".create") && op != "users.create" {
 				continue // made of several calls
 			}
-			synctest.Test(t, func(t *testing.T) {
-				emu := brelliumtest.New()
+			testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 				emu.Inject(brelliumtest.OpAny, brelliumtest.Redirect(status, "https://elsewhere.test/v2/audits").When(func(r *brelliumtest.Request) bool {
 					return op == "oauth.token" || r.Operation != brelliumtest.OpTokenCreate
 				}).Forever())
-				client := testkit.NewClient(t, emu)
 				err := call(t.Context(), client)
 				require.Error(t, err, op)
 				var answered *brellium.APIError
