@@ -3,9 +3,11 @@ package brellium_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -391,17 +393,46 @@ func TestWhatMayHaveRunIsNotForgotten(t *testing.T) {
 		assert.True(t, brellium.OutcomeUnknown(err))
 		testkit.IsAPIError(429, brellium.CodeRateLimited)(t, err)
 	})
-	testkit.Bubble(t, "no token for the repeat", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		emu.Inject(brelliumtest.OpUserCreate, brelliumtest.DropAfter(), brelliumtest.Status(401, "UNAUTHORIZED"))
-		require.NoError(t, testkit.Retrieve(t.Context(), client))
-		emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.Status(400, "invalid_client").Forever())
-		err := testkit.CreateUser(t.Context(), client, brellium.WithMaxRetries(2))
-		testkit.IsAPIError(400, "invalid_client")(t, err)
-		assert.True(t, brellium.OutcomeUnknown(err))
-		err = testkit.Retrieve(t.Context(), client)
-		testkit.IsAPIError(400, "invalid_client")(t, err)
-		assert.False(t, brellium.OutcomeUnknown(err), "what one call knows is not told to another")
-	})
+}
+
+// The error of a failed token request is shared by every call that waits for the
+// token. Only the write that may have run reports an unknown outcome.
+func TestOutcomeStaysUnknownWhenNoTokenCanBeHad(t *testing.T) {
+	for name, fault := range map[string]brelliumtest.Fault{
+		"rejected":     brelliumtest.Status(400, "invalid_client"),
+		"unauthorized": brelliumtest.Status(401, "UNAUTHORIZED"),
+		"500":          brelliumtest.Status(500, "INTERNAL").Forever(),
+		"no network":   brelliumtest.NeverSent().Forever(),
+		"bare 403":     brelliumtest.Blocked(),
+		"HTML":         brelliumtest.HTML(200),
+	} {
+		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			require.NoError(t, testkit.Retrieve(t.Context(), client))
+			emu.Inject(brelliumtest.OpAuditUpdate, brelliumtest.DropAfter(), brelliumtest.RevokedToken().DelayResponse(time.Second))
+			emu.Inject(brelliumtest.OpTokenCreate, fault.Delay(time.Second))
+			var others [3]error
+			var calls sync.WaitGroup
+			for i := range others {
+				calls.Go(func() {
+					for emu.Count(brelliumtest.OpAuditUpdate) < 2 {
+						time.Sleep(10 * time.Millisecond)
+					}
+					time.Sleep(1500 * time.Millisecond) // the token request is in flight
+					others[i] = testkit.Retrieve(t.Context(), client)
+				})
+			}
+			_, err := client.Audits.Update(t.Context(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: []string{"Failed"}})
+			calls.Wait()
+			assert.Equal(t, 1, emu.Count(brelliumtest.OpAuditRetrieve), "the others got no token")
+			for i, failed := range append(others[:], err) {
+				for e := failed; e != nil; e = errors.Unwrap(e) {
+					if _, ours := e.(slog.LogValuer); ours { // and so errors.As finds it
+						assert.Equal(t, i == len(others), brellium.OutcomeUnknown(e), "%T of call %d", e, i)
+					}
+				}
+			}
+		})
+	}
 }
 
 // TestACancelledWaitEndsAtOnce in every place where a call can wait, and leaves
