@@ -16,12 +16,13 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
 
 func TestWaitForAuditReturnsItOnceItExists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithAuditDelay(5 * time.Minute))
-		client := emulated(t, emu)
+		client := testkit.NewClient(t, emu)
 		results, err := client.Documents.Upload(t.Context(), someFiles(2), brellium.UploadOptions{})
 		require.NoError(t, err)
 		begun := time.Now()
@@ -37,7 +38,7 @@ func TestWaitForAuditReturnsItOnceItExists(t *testing.T) {
 func TestWaitForAuditEndsWhereThereWillBeNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithAuditDelay(time.Hour))
-		client := emulated(t, emu)
+		client := testkit.NewClient(t, emu)
 		results, err := client.Documents.Upload(t.Context(), someFiles(2), brellium.UploadOptions{})
 		require.NoError(t, err)
 
@@ -62,16 +63,13 @@ func TestWaitForAuditEndsWhereThereWillBeNone(t *testing.T) {
 		require.ErrorAs(t, err, &interrupted)
 		assert.Equal(t, 7*time.Second, time.Since(begun))
 
-		var invalid *brellium.ValidationError
 		_, err = client.Documents.WaitForAudit(t.Context(), " ")
-		require.ErrorAs(t, err, &invalid)
+		testkit.IsInvalid(t, err, "documentID", "")
 	})
 }
 
 func TestWaitForAuditWaitsForAListThatLagsBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		emu := brelliumtest.New()
-		client := emulated(t, emu)
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		results, err := client.Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
@@ -94,7 +92,7 @@ func TestFollowLosesNothingThroughCrashes(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithSeedStart(time.Now().Add(-24 * time.Hour)))
 		emu.SeedAudits(audits - 1)
 		ids := emu.AuditIDs()
-		writer := emulated(t, emu)
+		writer := testkit.NewClient(t, emu)
 		var writing sync.WaitGroup
 		writing.Go(func() {
 			for i := range updates {
@@ -115,7 +113,7 @@ func TestFollowLosesNothingThroughCrashes(t *testing.T) {
 				require.NoError(t, json.Unmarshal(saved, &from))
 			}
 			ctx, cancel := context.WithDeadline(t.Context(), end)
-			for batch, err := range emulated(t, emu).Audits.Follow(ctx, from, brellium.FollowOptions{Filter: brellium.AuditListParams{Limit: 40}}) {
+			for batch, err := range testkit.NewClient(t, emu).Audits.Follow(ctx, from, brellium.FollowOptions{Filter: brellium.AuditListParams{Limit: 40}}) {
 				if err != nil {
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					time.Sleep(time.Until(end))
@@ -160,7 +158,7 @@ func TestFollowLosesNothingThroughCrashes(t *testing.T) {
 func TestFollowHandsOverWhatHasNotChangedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithSeedStart(time.Now().Add(-24 * time.Hour)))
-		client := emulated(t, emu)
+		client := testkit.NewClient(t, emu)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		go func() {
@@ -193,7 +191,7 @@ func TestFollowCatchesUpAndEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithSeedStart(time.Now().Add(-24 * time.Hour)))
 		emu.SeedAudits(130)
-		client := emulated(t, emu)
+		client := testkit.NewClient(t, emu)
 		begun := time.Now()
 		follow := func(from brellium.FollowCheckpoint, filter brellium.AuditListParams) (n int, last brellium.FollowCheckpoint) {
 			last = from
@@ -226,7 +224,7 @@ func TestFollowBeginsAWindowAgainWhoseCursorIsRefused(t *testing.T) {
 		emu.SeedAudits(20)
 		from := brellium.FollowCheckpoint{Until: time.Now().Add(-time.Hour), Cursor: "of-an-earlier-release"}
 		ids := map[string]bool{}
-		for batch, err := range emulated(t, emu).Audits.Follow(t.Context(), from, brellium.FollowOptions{CatchUp: true}) {
+		for batch, err := range testkit.NewClient(t, emu).Audits.Follow(t.Context(), from, brellium.FollowOptions{CatchUp: true}) {
 			require.NoError(t, err)
 			for _, a := range batch.Audits {
 				ids[a.AuditID] = true
@@ -244,7 +242,7 @@ func TestFollowEndsAWindowByTheAPIsClock(t *testing.T) {
 			var until []string
 			emu := brelliumtest.New(brelliumtest.WithSeedStart(time.Now().Add(-24 * time.Hour)))
 			inner := emu.Transport()
-			client := emulated(t, emu, brellium.WithHTTPClient(&http.Client{Transport: storageTransport(func(r *http.Request) (*http.Response, error) {
+			client := testkit.NewClient(t, emu, testkit.WithTransport(testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 				if before := r.URL.Query().Get("updated_before"); before != "" {
 					until = append(until, before)
 				}
@@ -253,7 +251,7 @@ func TestFollowEndsAWindowByTheAPIsClock(t *testing.T) {
 					resp.Header.Set("Date", time.Now().Add(-ahead).UTC().Format(http.TimeFormat))
 				}
 				return resp, err
-			})}))
+			})))
 			var last brellium.FollowCheckpoint
 			for batch, err := range client.Audits.Follow(t.Context(), brellium.FollowCheckpoint{}, brellium.FollowOptions{CatchUp: true}) {
 				require.NoError(t, err)
@@ -270,12 +268,11 @@ func TestFollowEndsAWindowByTheAPIsClock(t *testing.T) {
 }
 
 func TestFollowHandsOverAPageWhoseLinkIsBroken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		emu := brelliumtest.New()
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditList, brelliumtest.Respond(200, "application/json", `{"object":"list","data":[{"audit_id":"a"}],"has_more":true}`))
 		var got []string
 		var failure error
-		for batch, err := range emulated(t, emu).Audits.Follow(t.Context(), brellium.FollowCheckpoint{}, brellium.FollowOptions{}) {
+		for batch, err := range client.Audits.Follow(t.Context(), brellium.FollowCheckpoint{}, brellium.FollowOptions{}) {
 			if err != nil {
 				failure = err
 				continue
@@ -293,7 +290,7 @@ func TestFollowHandsOverAPageWhoseLinkIsBroken(t *testing.T) {
 
 func TestFollowRefusesWrongOptions(t *testing.T) {
 	emu := brelliumtest.New()
-	client := emulated(t, emu)
+	client := testkit.NewClient(t, emu)
 	for field, test := range map[string]struct {
 		options brellium.FollowOptions
 		opts    []brellium.CallOption
@@ -306,9 +303,7 @@ func TestFollowRefusesWrongOptions(t *testing.T) {
 	} {
 		n := 0
 		for batch, err := range client.Audits.Follow(t.Context(), brellium.FollowCheckpoint{}, test.options, test.opts...) {
-			var invalid *brellium.ValidationError
-			require.ErrorAs(t, err, &invalid)
-			assert.Equal(t, field, invalid.Field)
+			testkit.IsInvalid(t, err, field, "")
 			assert.Nil(t, batch)
 			n++
 		}

@@ -8,10 +8,11 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
 
 func TestTheGuidesSampleAudit(t *testing.T) {
-	client := resourceClient(t, brelliumtest.New())
+	client := testkit.NewClient(t, brelliumtest.New())
 	audit, err := client.Audits.Retrieve(t.Context(), brelliumtest.SampleAuditID)
 	require.NoError(t, err)
 	assert.Equal(t, brelliumtest.SampleAuditID, audit.AuditID)
@@ -41,7 +42,7 @@ func TestTheGuidesSampleAudit(t *testing.T) {
 // go-auth0/auth0#43, meraki/dashboard-api-go#77, neilmartin83/terraform-provider-axm#109
 func TestClearingFlagsSendsAnEmptyList(t *testing.T) {
 	emu := brelliumtest.New()
-	client := resourceClient(t, emu)
+	client := testkit.NewClient(t, emu)
 	for _, c := range []struct {
 		flags []string
 		body  string
@@ -63,7 +64,7 @@ func TestClearingFlagsSendsAnEmptyList(t *testing.T) {
 func TestBatchUpdate(t *testing.T) {
 	emu := brelliumtest.New()
 	a, b := emu.AddAudit("complete"), emu.AddAudit("complete", "Failed")
-	client := resourceClient(t, emu)
+	client := testkit.NewClient(t, emu)
 	result, err := client.Audits.BatchUpdate(t.Context(), brellium.AuditBatchUpdateParams{AuditIDs: []string{a, b, "unknown"}, Flags: []string{}})
 	require.NoError(t, err)
 	assert.Equal(t, []string{a, b}, result.UpdatedAuditIDs)
@@ -78,9 +79,7 @@ func TestBatchUpdate(t *testing.T) {
 		"Flags":       {AuditIDs: []string{a}},
 	} {
 		_, err := client.Audits.BatchUpdate(t.Context(), params)
-		var invalid *brellium.ValidationError
-		require.ErrorAs(t, err, &invalid)
-		assert.Equal(t, field, invalid.Field)
+		testkit.IsInvalid(t, err, field, "")
 	}
 	assert.Equal(t, 1, emu.Count(brelliumtest.OpAuditBatchUpdate))
 }
@@ -88,7 +87,7 @@ func TestBatchUpdate(t *testing.T) {
 func TestAuditFiltersReachTheServer(t *testing.T) {
 	emu := brelliumtest.New()
 	emu.SeedAudits(200)
-	client := resourceClient(t, emu)
+	client := testkit.NewClient(t, emu)
 	all, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 100}))
 	require.NoError(t, err)
 	require.Len(t, all, 201)

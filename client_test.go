@@ -1,18 +1,13 @@
 package brellium_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/jarcoal/httpmock"
 	"github.com/stretchr/testify/assert"
@@ -20,164 +15,23 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
-
-// hashicorp/nomad#10301, hashicorp/go-tfe#1416
-func TestHeadersOfParallelCallsDoNotMix(t *testing.T) {
-	var n atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/v2/audits/"))
-		assert.NoError(t, err)
-		assert.Equal(t, []string{strconv.Itoa(id)}, r.Header["X-Job"])
-		assert.Equal(t, id%3 == 0, r.Header.Get("X-Third") != "")
-		assert.Equal(t, "application/json", r.Header.Get("Accept"))
-		if n.Add(1)%2 == 1 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
-	}))
-	defer server.Close()
-	client := newClient(t, brellium.WithBaseURL(server.URL), brellium.WithoutRateLimiter())
-	var calls sync.WaitGroup
-	for id := range 100 {
-		calls.Go(func() {
-			opts := []brellium.CallOption{brellium.WithHeader("x-job", strconv.Itoa(id)), brellium.WithMaxRetries(id % 2)}
-			if id%3 == 0 {
-				opts = append(opts, brellium.WithHeader("X-Third", "yes"))
-			}
-			var resp brellium.Response
-			_, err := client.Audits.Retrieve(t.Context(), strconv.Itoa(id), append(opts, brellium.WithResponseInto(&resp))...)
-			assert.LessOrEqual(t, len(resp.Attempts), 1+id%2)
-			assert.Equal(t, err == nil, resp.StatusCode == 200)
-		})
-	}
-	calls.Wait()
-	n.Store(1)
-	_, err := client.Audits.Retrieve(t.Context(), "7", brellium.WithHeader("X-Job", "7"))
-	require.NoError(t, err, "nothing of a call stays with the client")
-}
-
-func TestACallOptionIsRefusedByName(t *testing.T) {
-	emu := brelliumtest.New()
-	client, err := emu.Client()
-	require.NoError(t, err)
-	for _, tc := range []struct {
-		field, value string
-		opt          brellium.CallOption
-	}{
-		{"CallOption", "", nil},
-		{"WithResponseInto", "", brellium.WithResponseInto(nil)},
-		{"WithHeader", "", brellium.WithHeader("", "x")},
-		{"WithHeader", "", brellium.WithHeader("a b", "x")},
-		{"WithHeader", "s3cret", brellium.WithHeader("X-Key", "s3cret\r\nX-Other: 1")},
-		{"WithHeader", "s3cret", brellium.WithHeader("authorization", "Bearer s3cret")},
-		{"WithHeader", "", brellium.WithHeader("content-type", "text/plain")},
-		{"WithHeader", "", brellium.WithHeader("Content-Length", "1")},
-		{"WithHeader", "", brellium.WithHeader("transfer-encoding", "chunked")},
-		{"WithHeader", "", brellium.WithHeader("HOST", "elsewhere.example.test")},
-		{"WithHeader", "", brellium.WithHeader("Idempotency-Key", "1")},
-	} {
-		for _, c := range callers {
-			if c.op == opPut {
-				continue // its batch is sent first
-			}
-			refusedOption(t, c.call(t.Context(), client, tc.opt), tc.field, tc.value)
-		}
-	}
-	for _, c := range callers {
-		if c.op != opPut {
-			var none context.Context
-			refusedOption(t, c.call(none, client), "ctx", "")
-		}
-	}
-	assert.Zero(t, emu.Count(brelliumtest.OpAny), "nothing is sent")
-}
 
 func TestAQueryThatWouldBeBlockedIsNeverSent(t *testing.T) {
 	emu := brelliumtest.New()
-	client, err := emu.Client()
-	require.NoError(t, err)
+	client := testkit.NewClient(t, emu)
 	at := func(n int) error {
 		_, err := client.Audits.List(t.Context(), brellium.AuditListParams{SetID: strings.Repeat("x", n-len("set_id="))})
 		return err
 	}
-	refusedOption(t, at(2049), "query", "xx")
+	testkit.IsInvalid(t, at(2049), "query", "xx")
 	assert.Zero(t, emu.Count(brelliumtest.OpAny))
 	require.NoError(t, at(2048))
 }
 
-func TestResponseTellsWhatTheCallMet(t *testing.T) {
-	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		assert.False(t, client.RateLimit().Known())
-		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.NeverSent(), refusal("2"), brelliumtest.Status(401, "UNAUTHORIZED"), brelliumtest.Bare(502), brelliumtest.OK().Delay(3*time.Second))
-		var resp brellium.Response
-		require.NoError(t, retrieve(t.Context(), client, brellium.WithResponseInto(&resp)))
-		requests := emu.Requests(brelliumtest.OpAuditRetrieve)
-		assert.Equal(t, 200, resp.StatusCode)
-		assert.Equal(t, requests[3].RequestID, resp.RequestID)
-		assert.Equal(t, resp.RequestID, resp.Header.Get("X-Request-Id"))
-		assert.Equal(t, 100, resp.RateLimit.Limit)
-		assert.Equal(t, resp.RateLimit, client.RateLimit())
-		require.Len(t, resp.Attempts, 5)
-		var verdicts []string
-		for i, a := range resp.Attempts {
-			assert.Equal(t, i+1, a.Number)
-			verdicts = append(verdicts, fmt.Sprint(a.StatusCode, " ", a.Verdict))
-		}
-		assert.Equal(t, []string{"0 never sent", "429 throttled", "401 unauthorized", "502 unknown", "200 done"}, verdicts)
-		assert.Zero(t, resp.Attempts[0].Wait)
-		assert.LessOrEqual(t, resp.Attempts[1].Wait, 500*time.Millisecond)
-		assert.GreaterOrEqual(t, resp.Attempts[2].Wait, 2*time.Second)
-		assert.Zero(t, resp.Attempts[3].Wait, "a 401 is replayed at once")
-		assert.Equal(t, 3*time.Second, resp.Attempts[4].Duration)
-
-		// It is emptied when it is used again, and holds the last answer even
-		// where the repeat is never begun.
-		emu.Inject(brelliumtest.OpAuditRetrieve, refusal("3600"))
-		require.Error(t, retrieve(t.Context(), client, brellium.WithResponseInto(&resp)))
-		assert.Equal(t, 429, resp.StatusCode)
-		require.Len(t, resp.Attempts, 1)
-		refusedOption(t, retrieve(t.Context(), client, brellium.WithMaxRetries(-1), brellium.WithResponseInto(&resp)), "WithMaxRetries", "")
-	}, brellium.WithoutRateLimiter())
-}
-
-// TestTheLastAnswerStaysWhenTheRepeatIsNotBegun since a token for it cannot be
-// had.
-func TestTheLastAnswerStaysWhenTheRepeatIsNotBegun(t *testing.T) {
-	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		require.NoError(t, retrieve(t.Context(), client))
-		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(401, "UNAUTHORIZED"))
-		emu.Inject(opToken, brelliumtest.Status(400, "invalid_client"))
-		var resp brellium.Response
-		isAPIError(400, "invalid_client")(t, retrieve(t.Context(), client, brellium.WithResponseInto(&resp)))
-		assert.Equal(t, 401, resp.StatusCode)
-		assert.Len(t, resp.Attempts, 1)
-	})
-}
-
-// TestNewTokensThatAreRefusedLeadToAPause, in which the calls fail at once.
-func TestNewTokensThatAreRefusedLeadToAPause(t *testing.T) {
-	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		emu.Inject(brelliumtest.OpAny, brelliumtest.OK().When(func(r *brelliumtest.Request) bool { return r.Operation == opToken }).Forever(),
-			brelliumtest.Status(401, "UNAUTHORIZED").Forever())
-		var err error
-		for range 3 {
-			err = createUser(t.Context(), client)
-			isAPIError(401, "")(t, err)
-		}
-		var e *brellium.APIError
-		require.ErrorAs(t, err, &e)
-		assert.Equal(t, "oauth.token", e.Operation)
-		assert.LessOrEqual(t, emu.Count(opToken), 2, "no mint per call")
-		wait, ok := brellium.RetryAfter(err)
-		assert.True(t, ok)
-		assert.Positive(t, wait)
-	})
-}
-
 func TestPrintingAClientShowsItsHostAlone(t *testing.T) {
-	client := newClient(t, brellium.WithAccessToken("s3cret-token"), brellium.WithBaseURL("https://api.example.test/tenant-7"))
+	client := testkit.NewTokenClient(t, brellium.WithAccessToken("s3cret-token"), brellium.WithBaseURL("https://api.example.test/tenant-7"))
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%q"} {
 		text := fmt.Sprintf(verb, client)
 		assert.Contains(t, text, "api.example.test")
@@ -195,23 +49,142 @@ func TestAMockedTransportWillDo(t *testing.T) {
 	mock := httpmock.NewMockTransport()
 	mock.RegisterResponder("POST", "https://api.example.test/v2/users",
 		httpmock.NewStringResponder(503, "down").Then(httpmock.NewStringResponder(201, `{"user_id":"u"}`)))
-	client := newClient(t, brellium.WithHTTPClient(&http.Client{Transport: mock}))
-	err := createUser(t.Context(), client)
-	isAPIError(503, brellium.CodeHTTPError)(t, err)
+	client := testkit.NewTokenClient(t, testkit.WithTransport(mock))
+	err := testkit.CreateUser(t.Context(), client)
+	testkit.IsAPIError(503, brellium.CodeHTTPError)(t, err)
 	assert.True(t, brellium.OutcomeUnknown(err))
-	require.NoError(t, createUser(t.Context(), client))
+	require.NoError(t, testkit.CreateUser(t.Context(), client))
 	assert.Equal(t, 2, mock.GetTotalCallCount())
-	err = retrieve(t.Context(), client, brellium.WithMaxRetries(0)) // no responder
+	err = testkit.Retrieve(t.Context(), client, brellium.WithMaxRetries(0)) // no responder
 	var e *brellium.ConnectionError
 	require.ErrorAs(t, err, &e)
 	assert.NotContains(t, err.Error(), "v2", "httpmock quotes the URL, we do not")
 }
 
-func TestTheCallersValuesReachTheTransport(t *testing.T) {
-	type key struct{}
-	client := answering(t, func(r *http.Request) (*http.Response, error) {
-		assert.Equal(t, "v", r.Context().Value(key{}))
-		return reply(200, nil, `{"audit_id":"a"}`), nil
+func TestDoReachesWhatHasNoMethod(t *testing.T) {
+	client, mock := resourceMock(t)
+	var body, contentType, uri string
+	mock.RegisterResponder(http.MethodPost, `=~^/v2/question_sets`, func(r *http.Request) (*http.Response, error) {
+		var b []byte
+		var err error
+		if r.Body != nil {
+			b, err = io.ReadAll(r.Body)
+		}
+		body, contentType, uri = string(b), r.Header.Get("Content-Type"), r.URL.RequestURI()
+		return httpmock.NewStringResponse(201, ` {"id":"q1","big":12345678901234567890} `), err
 	})
-	require.NoError(t, retrieve(context.WithValue(t.Context(), key{}, "v"), client))
+	ctx := t.Context()
+
+	var typed struct{ ID string }
+	require.NoError(t, client.Do(ctx, "post", "/v2/question_sets/a%2Fb%20c?dry_run=true&x=%26", map[string]any{"name": "n"}, &typed))
+	assert.Equal(t, "q1", typed.ID)
+	assert.Equal(t, `{"name":"n"}`, body)
+	assert.Equal(t, "application/json", contentType)
+	assert.Equal(t, "/v2/question_sets/a%2Fb%20c?dry_run=true&x=%26", uri, "as it was given")
+
+	var raw json.RawMessage
+	require.NoError(t, client.Do(ctx, "POST", "/v2/question_sets", json.RawMessage(`{"b":1,"a":1.0}`), &raw))
+	assert.Equal(t, `{"b":1,"a":1.0}`, body, "a json.RawMessage goes out as it is")
+	assert.JSONEq(t, `{"id":"q1","big":12345678901234567890}`, string(raw))
+	assert.Contains(t, string(raw), "12345678901234567890")
+
+	require.NoError(t, client.Do(ctx, "POST", "/v2/question_sets", nil, nil))
+	assert.Empty(t, body)
+	assert.Empty(t, contentType, "no body, no type")
+	var decode *brellium.DecodeError
+	var list []string
+	require.ErrorAs(t, client.Do(ctx, "POST", "/v2/question_sets", nil, &list), &decode)
+	assert.Equal(t, "client.do", decode.Operation)
+	assert.True(t, brellium.OutcomeUnknown(decode), "it has run")
+}
+
+func TestDoRepeatsOnlyWhatTheCallerCallsIdempotent(t *testing.T) {
+	for name, c := range map[string]struct {
+		method string
+		opts   []brellium.CallOption
+		sent   int
+	}{
+		"GET":                        {"GET", nil, 2},
+		"HEAD":                       {"HEAD", nil, 2},
+		"POST":                       {"POST", nil, 1},
+		"PUT":                        {"PUT", nil, 1},
+		"DELETE":                     {"DELETE", nil, 1},
+		"POST, idempotent":           {"POST", []brellium.CallOption{brellium.WithIdempotent()}, 2},
+		"POST, with retries":         {"POST", []brellium.CallOption{brellium.WithMaxRetries(1)}, 2},
+		"POST, idempotent, no retry": {"POST", []brellium.CallOption{brellium.WithIdempotent(), brellium.WithMaxRetries(0)}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, mock := resourceMock(t)
+				mock.RegisterResponder(c.method, "/v2/things", httpmock.ResponderFromMultipleResponses([]*http.Response{
+					httpmock.NewStringResponse(503, ""), httpmock.NewStringResponse(200, `{"ok":true}`),
+				}))
+				err := client.Do(t.Context(), c.method, "/v2/things", nil, nil, c.opts...)
+				assert.Equal(t, c.sent, mock.GetTotalCallCount())
+				if c.sent == 2 {
+					assert.NoError(t, err)
+					return
+				}
+				assert.ErrorIs(t, err, brellium.ErrServer)
+				assert.True(t, brellium.OutcomeUnknown(err))
+			})
+		})
+	}
+}
+
+func TestOnlyDoTakesWithIdempotent(t *testing.T) {
+	client, mock := resourceMock(t)
+	_, err1 := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: ada}, brellium.WithIdempotent())
+	_, err2 := client.Audits.List(t.Context(), brellium.AuditListParams{}, brellium.WithIdempotent())
+	_, err3 := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{}, brellium.WithIdempotent()))
+	for _, err := range []error{err1, err2, err3} {
+		testkit.IsInvalid(t, err, "WithIdempotent", "")
+	}
+	assert.Zero(t, mock.GetTotalCallCount())
+}
+
+func TestDoRefusesWhatCannotBeMeant(t *testing.T) {
+	client, mock := resourceMock(t)
+	var nilInto *struct{}
+	for name, c := range map[string]struct {
+		method, path string
+		body, into   any
+		field        string
+	}{
+		"no method":              {"", "/v2/x", nil, nil, "method"},
+		"a method with a space":  {"GET X", "/v2/x", nil, nil, "method"},
+		"CONNECT":                {"CONNECT", "/v2/x", nil, nil, "method"},
+		"no path":                {"GET", "", nil, nil, "path"},
+		"a relative path":        {"GET", "v2/x", nil, nil, "path"},
+		"a whole URL":            {"GET", "https://example.test/v2/x", nil, nil, "path"},
+		"another host":           {"GET", "//example.test/v2", nil, nil, "path"},
+		"dots":                   {"GET", "/v2/../x", nil, nil, "path"},
+		"escaped dots":           {"GET", "/v2/%2e%2E/x", nil, nil, "path"},
+		"a backslash":            {"GET", `/v2/..\x`, nil, nil, "path"},
+		"a fragment":             {"GET", "/v2/x#y", nil, nil, "path"},
+		"a space":                {"GET", "/v2/a b", nil, nil, "path"},
+		"a line break":           {"GET", "/v2/x\r\nHost: y", nil, nil, "path"},
+		"not ASCII":              {"GET", "/v2/é", nil, nil, "path"},
+		"half an escape":         {"GET", "/v2/%4", nil, nil, "path"},
+		"a nil pointer":          {"GET", "/v2/x", nil, nilInto, "into"},
+		"a body that is no JSON": {"POST", "/v2/x", json.RawMessage(`{"a":`), nil, "body"},
+		"a body of channels":     {"POST", "/v2/x", []chan int{nil}, nil, "body"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := client.Do(t.Context(), c.method, c.path, c.body, c.into)
+			testkit.IsInvalid(t, err, c.field, "")
+		})
+	}
+	assert.Zero(t, mock.GetTotalCallCount())
+}
+
+func TestDoGoesUnderTheBasePathWithTheSameCredentials(t *testing.T) {
+	emu := brelliumtest.New(brelliumtest.WithBasePath("/gate%2Fway"))
+	client := testkit.NewClient(t, emu)
+	var audit struct {
+		AuditID string `json:"audit_id"`
+	}
+	require.NoError(t, client.Do(t.Context(), "GET", "/v2/audits/"+brelliumtest.SampleAuditID, nil, &audit))
+	assert.Equal(t, brelliumtest.SampleAuditID, audit.AuditID)
+	assert.ErrorIs(t, client.Do(t.Context(), "GET", "/v2/nothing", nil, nil), brellium.ErrNotFound)
 }

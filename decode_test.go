@@ -17,6 +17,7 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
 
 // auditAnswered retrieves an audit that is answered with resp.
@@ -272,7 +273,7 @@ func TestAListThatCannotBeUsedIsATypedError(t *testing.T) {
 
 func TestAWriteWhoseAnswerCannotBeUsedMayHaveRun(t *testing.T) {
 	emu := brelliumtest.New()
-	client := resourceClient(t, emu)
+	client := testkit.NewClient(t, emu)
 	emu.Inject(brelliumtest.OpUserCreate, brelliumtest.Respond(201, "text/html", "<html>"))
 	_, err := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: ada})
 	var decode *brellium.DecodeError

@@ -7,19 +7,17 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
 
 func TestDocumentsCreateRetrieveAndList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		emu := brelliumtest.New()
-		client := emulated(t, emu)
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		created, err := client.Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{
 			{Filename: "a.pdf", ExternalID: "visit-1", DocType: "note", ExternalMetadata: map[string]any{"big": json.Number("9007199254740993")}},
 			{Filename: "b.pdf"},
@@ -74,31 +72,28 @@ func TestDocumentsCreateIsRetriedOnlyWithExternalIDs(t *testing.T) {
 		{"none has one", []string{"", ""}, nil, 1, 2},
 		{"none has one, and the call has WithMaxRetries", []string{"", ""}, []brellium.CallOption{brellium.WithMaxRetries(1)}, 2, 4},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				emu := brelliumtest.New()
-				emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.DropAfter())
-				var params brellium.DocumentCreateParams
-				for _, id := range test.ids {
-					params.Documents = append(params.Documents, brellium.DocumentInput{Filename: "a.pdf", ExternalID: id})
-				}
-				_, err := emulated(t, emu).Documents.Create(t.Context(), params, test.opts...)
-				assert.Equal(t, test.posts, emu.Count(brelliumtest.OpDocumentCreate))
-				assert.Len(t, emu.Documents(), test.documents)
-				if test.posts == 1 {
-					require.Error(t, err)
-					assert.True(t, brellium.OutcomeUnknown(err))
-				} else {
-					require.NoError(t, err)
-				}
-			})
+		testkit.Bubble(t, test.name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.DropAfter())
+			var params brellium.DocumentCreateParams
+			for _, id := range test.ids {
+				params.Documents = append(params.Documents, brellium.DocumentInput{Filename: "a.pdf", ExternalID: id})
+			}
+			_, err := client.Documents.Create(t.Context(), params, test.opts...)
+			assert.Equal(t, test.posts, emu.Count(brelliumtest.OpDocumentCreate))
+			assert.Len(t, emu.Documents(), test.documents)
+			if test.posts == 1 {
+				require.Error(t, err)
+				assert.True(t, brellium.OutcomeUnknown(err))
+			} else {
+				require.NoError(t, err)
+			}
 		})
 	}
 }
 
 func TestDocumentsCreateRejectsABadBatch(t *testing.T) {
 	emu := brelliumtest.New()
-	client := emulated(t, emu)
+	client := testkit.NewClient(t, emu)
 	many := make([]brellium.DocumentInput, 101)
 	for i := range many {
 		many[i].Filename = "a.pdf"
@@ -111,9 +106,7 @@ func TestDocumentsCreateRejectsABadBatch(t *testing.T) {
 		"body":                    {{Filename: "a.pdf", ExternalMetadata: map[string]any{"x": make(chan int)}}},
 	} {
 		_, err := client.Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: documents})
-		var invalid *brellium.ValidationError
-		require.ErrorAs(t, err, &invalid, field)
-		assert.Equal(t, field, invalid.Field)
+		testkit.IsInvalid(t, err, field, "")
 	}
 	_, err := client.Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: many})
 	var invalid *brellium.ValidationError
@@ -126,10 +119,9 @@ func TestDocumentsCreateRejectsABadBatch(t *testing.T) {
 
 func TestDocumentsCreateResponseWithoutDocumentsIsADecodeError(t *testing.T) {
 	for _, body := range []string{`{}`, `{"documents":[]}`, `{"documents":null}`, `{"documents":{}}`, `[]`} {
-		synctest.Test(t, func(t *testing.T) {
-			emu := brelliumtest.New()
+		testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.Respond(201, "application/json", body))
-			_, err := emulated(t, emu).Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
+			_, err := client.Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
 			var unusable *brellium.DecodeError
 			require.ErrorAs(t, err, &unusable, body)
 			assert.True(t, brellium.OutcomeUnknown(err))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,17 +13,8 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
-
-// sideBySide makes n calls concurrently, none of which may fail.
-func sideBySide(t *testing.T, n int, call func(ctx context.Context, i int) error) {
-	t.Helper()
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() { assert.NoError(t, call(t.Context(), i)) })
-	}
-	wg.Wait()
-}
 
 func list(ctx context.Context, c *brellium.Client) error {
 	_, err := c.Audits.List(ctx, brellium.AuditListParams{Limit: 1})
@@ -36,8 +26,7 @@ func list(ctx context.Context, c *brellium.Client) error {
 func TestTokenRevokedEverySecondFailsNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := brelliumtest.New(brelliumtest.WithRateLimit(1e6, 1e6))
-		client, err := e.Client(brellium.WithoutRateLimiter())
-		require.NoError(t, err)
+		client := testkit.NewClient(t, e, brellium.WithoutRateLimiter())
 		start := time.Now()
 		go func() {
 			time.Sleep(500 * time.Millisecond) // not at the same time as a mint
@@ -46,7 +35,7 @@ func TestTokenRevokedEverySecondFailsNoCall(t *testing.T) {
 				e.RevokeTokens()
 			}
 		}()
-		sideBySide(t, 200, func(ctx context.Context, _ int) error {
+		testkit.Concurrently(t, 200, func(ctx context.Context, _ int) error {
 			for time.Since(start) < time.Minute {
 				if err := list(ctx, client); err != nil {
 					return err
@@ -70,8 +59,7 @@ func TestClientThatIsAlwaysRefusedMintsTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := brelliumtest.New()
 		e.Inject("audits.list", brelliumtest.Status(401, "UNAUTHORIZED").Forever())
-		client, err := e.Client()
-		require.NoError(t, err)
+		client := testkit.NewClient(t, e)
 		for range 100 {
 			require.ErrorIs(t, list(t.Context(), client), brellium.ErrUnauthorized)
 			assert.Equal(t, 2, e.Count("oauth.token"))
@@ -94,10 +82,10 @@ func TestClientsOnOneStoreMintOnce(t *testing.T) {
 			clients[i], err = e.Client(brellium.WithoutRateLimiter(), brellium.WithTokenStore(store))
 			require.NoError(t, err)
 		}
-		sideBySide(t, 200, func(ctx context.Context, i int) error { return list(ctx, clients[i%20]) })
+		testkit.Concurrently(t, 200, func(ctx context.Context, i int) error { return list(ctx, clients[i%20]) })
 		assert.Equal(t, 1, e.Count("oauth.token"))
 		e.RevokeTokens()
-		sideBySide(t, 200, func(ctx context.Context, i int) error { return list(ctx, clients[i%20]) })
+		testkit.Concurrently(t, 200, func(ctx context.Context, i int) error { return list(ctx, clients[i%20]) })
 		assert.Equal(t, 2, e.Count("oauth.token"))
 	})
 }
@@ -111,8 +99,8 @@ func TestCreateTokenFillsTheResponse(t *testing.T) {
 		"success after retry": {[]brelliumtest.Fault{brelliumtest.Status(503, "UNAVAILABLE")}, []int{503, 200}},
 		"failure":             {[]brelliumtest.Fault{brelliumtest.Status(401, "invalid_client")}, []int{401}},
 	} {
-		bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-			emu.Inject(opToken, c.faults...)
+		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			emu.Inject(brelliumtest.OpTokenCreate, c.faults...)
 			response := brellium.Response{StatusCode: 999, Attempts: make([]brellium.Attempt, 9)} // of another call
 			token, err := client.OAuth.CreateToken(t.Context(), brellium.WithResponseInto(&response))
 			last := c.attempts[len(c.attempts)-1]
@@ -133,24 +121,24 @@ func TestCreateTokenFillsTheResponse(t *testing.T) {
 // Calls that share a token request share its token, but one Response has one
 // owner: the call that started the request.
 func TestCreateTokenFillsTheResponseOfTheCallThatStartedTheRequest(t *testing.T) {
-	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		emu.Inject(opToken, brelliumtest.OK().DelayResponse(time.Second))
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.OK().DelayResponse(time.Second))
 		responses := make([]brellium.Response, 3)
-		sideBySide(t, len(responses), func(ctx context.Context, i int) error {
+		testkit.Concurrently(t, len(responses), func(ctx context.Context, i int) error {
 			time.Sleep(time.Duration(i) * time.Millisecond)
 			responses[i].StatusCode = 999
 			_, err := client.OAuth.CreateToken(ctx, brellium.WithResponseInto(&responses[i]))
 			return err
 		})
-		assert.Equal(t, 1, emu.Count(opToken))
+		assert.Equal(t, 1, emu.Count(brelliumtest.OpTokenCreate))
 		assert.Len(t, responses[0].Attempts, 1)
 		assert.Equal(t, make([]brellium.Response, 2), responses[1:])
 	})
-	bubble(t, "a call of the API started it", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		emu.Inject(opToken, brelliumtest.OK().DelayResponse(time.Second))
+	testkit.Bubble(t, "a call of the API started it", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.OK().DelayResponse(time.Second))
 		start := time.Now()
 		var response brellium.Response
-		sideBySide(t, 2, func(ctx context.Context, i int) error {
+		testkit.Concurrently(t, 2, func(ctx context.Context, i int) error {
 			if i == 0 {
 				return list(ctx, client)
 			}
@@ -158,7 +146,7 @@ func TestCreateTokenFillsTheResponseOfTheCallThatStartedTheRequest(t *testing.T)
 			_, err := client.OAuth.CreateToken(ctx, brellium.WithResponseInto(&response))
 			return err
 		})
-		assert.Equal(t, 2, emu.Count(opToken), "the call made a request of its own")
+		assert.Equal(t, 2, emu.Count(brelliumtest.OpTokenCreate), "the call made a request of its own")
 		assert.Len(t, response.Attempts, 1)
 		assert.GreaterOrEqual(t, time.Since(start), time.Second)
 	})
@@ -167,8 +155,8 @@ func TestCreateTokenFillsTheResponseOfTheCallThatStartedTheRequest(t *testing.T)
 // The token request goes on without the call. The race detector sees a write to
 // its Response.
 func TestCreateTokenThatWasCanceledLeavesTheResponseAlone(t *testing.T) {
-	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		emu.Inject(opToken, brelliumtest.Status(503, "UNAVAILABLE").DelayResponse(time.Second))
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.Status(503, "UNAVAILABLE").DelayResponse(time.Second))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		var response brellium.Response
@@ -178,16 +166,15 @@ func TestCreateTokenThatWasCanceledLeavesTheResponseAlone(t *testing.T) {
 		response.StatusCode = 999
 		time.Sleep(time.Minute)
 		assert.Equal(t, brellium.Response{StatusCode: 999}, response)
-		assert.Equal(t, 2, emu.Count(opToken))
+		assert.Equal(t, 2, emu.Count(brelliumtest.OpTokenCreate))
 		require.NoError(t, list(t.Context(), client))
-		assert.Equal(t, 2, emu.Count(opToken), "its token is used")
+		assert.Equal(t, 2, emu.Count(brelliumtest.OpTokenCreate), "its token is used")
 	})
 }
 
 func TestCreateTokenRefusesOptionsThatDoNotApply(t *testing.T) {
 	emu := brelliumtest.New()
-	client, err := emu.Client()
-	require.NoError(t, err)
+	client := testkit.NewClient(t, emu)
 	for name, option := range map[string]brellium.CallOption{
 		"WithHeader":         brellium.WithHeader("X-A", "b"),
 		"WithMaxRetries":     brellium.WithMaxRetries(0),
@@ -200,7 +187,7 @@ func TestCreateTokenRefusesOptionsThatDoNotApply(t *testing.T) {
 		require.ErrorAs(t, err, &invalid, name)
 		assert.Equal(t, brellium.ValidationError{Field: name, Reason: "does not apply to CreateToken"}, *invalid)
 	}
-	assert.Zero(t, emu.Count(opToken))
+	assert.Zero(t, emu.Count(brelliumtest.OpTokenCreate))
 }
 
 // A mint has a deadline of its own, 20 s after it started. No error of it may
@@ -238,27 +225,27 @@ func TestDeadlineOfAMintIsNotTheCallers(t *testing.T) {
 		"in an attempt after a failed one": {func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			burst(t, client)
 			time.Sleep(4 * time.Second) // attempts after 6 s and 16 s
-			emu.Inject(opToken, unavailable, brelliumtest.StallHeaders(0).WithoutRateLimit())
+			emu.Inject(brelliumtest.OpTokenCreate, unavailable, brelliumtest.StallHeaders(0).WithoutRateLimit())
 		}, 20 * time.Second, 2, exhausted},
 		"before the wait for a retry": {func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			burst(t, client)
-			emu.Inject(opToken, unavailable.WithHeader("Retry-After", "12"))
+			emu.Inject(brelliumtest.OpTokenCreate, unavailable.WithHeader("Retry-After", "12"))
 		}, 10 * time.Second, 1, exhausted},
 		"before the rate limit allows an attempt": {func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-			emu.Inject(opToken, brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "60"))
+			emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "60"))
 			_, err := client.OAuth.CreateToken(t.Context())
 			require.ErrorIs(t, err, brellium.ErrRateLimited)
 		}, 0, 0, late},
 		"in the first attempt": {func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-			emu.Inject(opToken, brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "16"),
+			emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "16"),
 				brelliumtest.StallHeaders(0).WithoutRateLimit())
 			_, err := client.OAuth.CreateToken(t.Context())
 			require.ErrorIs(t, err, brellium.ErrRateLimited)
 		}, 20 * time.Second, 1, late},
 	} {
-		bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			c.prepare(t, emu, client)
-			before, start := emu.Count(opToken), time.Now()
+			before, start := emu.Count(brelliumtest.OpTokenCreate), time.Now()
 			_, err := client.OAuth.CreateToken(t.Context())
 			c.check(t, err)
 			if e := new(brellium.ConnectionError); errors.As(err, &e) {
@@ -267,7 +254,7 @@ func TestDeadlineOfAMintIsNotTheCallers(t *testing.T) {
 			assert.NotErrorIs(t, err, context.DeadlineExceeded)
 			assert.False(t, errors.As(err, new(*brellium.InterruptedError)))
 			assert.InDelta(t, c.took.Seconds(), time.Since(start).Seconds(), 1)
-			assert.Equal(t, c.requests, emu.Count(opToken)-before)
+			assert.Equal(t, c.requests, emu.Count(brelliumtest.OpTokenCreate)-before)
 		})
 	}
 }

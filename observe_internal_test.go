@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brellium/brellium-go/internal/block"
-	"github.com/brellium/brellium-go/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/brellium/brellium-go/internal/block"
+	"github.com/brellium/brellium-go/internal/wire"
 )
 
 func TestNothingIsAllocatedWhereNobodyListens(t *testing.T) {

@@ -3,7 +3,6 @@ package brellium_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
 
 // told keeps what an observer is told.
@@ -57,18 +57,6 @@ func kinds(events []brellium.Event) (kinds []brellium.EventKind) {
 	return kinds
 }
 
-func clientOf(t testing.TB, emu *brelliumtest.Emulator, opts ...brellium.ClientOption) *brellium.Client {
-	t.Helper()
-	client, err := emu.Client(opts...)
-	require.NoError(t, err)
-	return client
-}
-
-func getSample(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) error {
-	_, err := c.Audits.Retrieve(ctx, brelliumtest.SampleAuditID, opts...)
-	return err
-}
-
 // incident-io/catalog-importer#102
 func TestNothingIsWrittenUnlessAsked(t *testing.T) {
 	written := filepath.Join(t.TempDir(), "written")
@@ -83,14 +71,12 @@ func TestNothingIsWrittenUnlessAsked(t *testing.T) {
 		slog.SetDefault(defaultLogger)
 		log.SetOutput(logged)
 	}()
-	synctest.Test(t, func(t *testing.T) {
-		emu := brelliumtest.New()
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE").Times(2))
-		client := clientOf(t, emu)
-		require.NoError(t, getSample(t.Context(), client))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		require.Equal(t, 3, emu.Count(brelliumtest.OpAuditRetrieve))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.NeverSent().Forever())
-		require.Error(t, getSample(t.Context(), client))
+		require.Error(t, testkit.Retrieve(t.Context(), client))
 	})
 	require.NoError(t, f.Close())
 	content, err := os.ReadFile(written)
@@ -106,7 +92,7 @@ func TestAnObserverIsToldEveryFactOfACall(t *testing.T) {
 			brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "3"))
 		begun := time.Now()
 		var r brellium.Response
-		require.NoError(t, getSample(t.Context(), clientOf(t, emu, brellium.WithObserver(o)), brellium.WithResponseInto(&r)))
+		require.NoError(t, testkit.Retrieve(t.Context(), testkit.NewClient(t, emu, brellium.WithObserver(o)), brellium.WithResponseInto(&r)))
 		took := time.Since(begun)
 
 		events := slices.DeleteFunc(o.of("audits.retrieve"), func(e brellium.Event) bool { return e.Kind == brellium.EventLimiterMode })
@@ -150,34 +136,14 @@ func TestAnObserverIsToldEveryFactOfACall(t *testing.T) {
 	})
 }
 
-// record is one line that a logger wrote.
-type record map[string]any
-
-func records(t testing.TB, log *bytes.Buffer) (all []record) {
-	t.Helper()
-	for d := json.NewDecoder(log); ; {
-		var r record
-		if err := d.Decode(&r); errors.Is(err, io.EOF) {
-			return all
-		} else {
-			require.NoError(t, err)
-		}
-		all = append(all, r)
-	}
-}
-
-func jsonLogger(w io.Writer, level slog.Level) *slog.Logger {
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
-}
-
 func TestTheLoggerIsGivenAttemptsAndWaitsAtDebug(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE"))
 		var log bytes.Buffer
-		require.NoError(t, getSample(t.Context(), clientOf(t, emu, brellium.WithoutRateLimiter(), brellium.WithLogger(jsonLogger(&log, slog.LevelDebug)))))
+		require.NoError(t, testkit.Retrieve(t.Context(), testkit.NewClient(t, emu, brellium.WithoutRateLimiter(), brellium.WithLogger(testkit.JSONLogger(&log, slog.LevelDebug)))))
 		var messages []string
-		for _, r := range records(t, &log) {
+		for _, r := range testkit.Records(t, &log) {
 			if r["operation"] != "audits.retrieve" {
 				continue
 			}
@@ -235,8 +201,8 @@ func TestAWarningIsForACallThatWasGivenUp(t *testing.T) {
 					time.AfterFunc(-tt.timeout, cancel)
 				}
 				var log bytes.Buffer
-				_ = getSample(ctx, clientOf(t, emu, brellium.WithLogger(jsonLogger(&log, slog.LevelDebug))))
-				all := records(t, &log)
+				_ = testkit.Retrieve(ctx, testkit.NewClient(t, emu, brellium.WithLogger(testkit.JSONLogger(&log, slog.LevelDebug))))
+				all := testkit.Records(t, &log)
 				end := all[len(all)-1]
 				assert.Equal(t, "brellium call end", end["msg"])
 				assert.Equal(t, tt.level, end["level"])
@@ -257,21 +223,21 @@ func TestAWarningIsForACallThatWasGivenUp(t *testing.T) {
 func TestBlocksLimiterModesAndTheTokenStoreAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu, o := brelliumtest.New(brelliumtest.WithTokenLifetime(10*time.Second)), &told{}
-		store := &brokenStore{TokenStore: brellium.NewMemoryTokenStore()}
+		store := &testkit.BrokenStore{TokenStore: brellium.NewMemoryTokenStore()}
 		var log bytes.Buffer
-		client := clientOf(t, emu, brellium.WithObserver(o), brellium.WithTokenStore(store), brellium.WithLogger(jsonLogger(&log, slog.LevelInfo)))
-		store.set(errors.New("redis://user:marker@store.test is down"))
-		require.NoError(t, getSample(t.Context(), client))
-		store.set(nil)
+		client := testkit.NewClient(t, emu, brellium.WithObserver(o), brellium.WithTokenStore(store), brellium.WithLogger(testkit.JSONLogger(&log, slog.LevelInfo)))
+		store.Set(errors.New("redis://user:marker@store.test is down"))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
+		store.Set(nil)
 		time.Sleep(time.Minute)
-		require.NoError(t, getSample(t.Context(), client))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		synctest.Wait() // the mint tells of the store once the token is there
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(2))
-		require.Error(t, getSample(t.Context(), client))
-		require.Error(t, getSample(t.Context(), client))
+		require.Error(t, testkit.Retrieve(t.Context(), client))
+		require.Error(t, testkit.Retrieve(t.Context(), client))
 		stopped := time.Now()
 		time.Sleep(time.Minute)
-		require.NoError(t, getSample(t.Context(), client))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		synctest.Wait()
 
 		modes := map[brellium.EventKind][]string{}
@@ -296,7 +262,7 @@ func TestBlocksLimiterModesAndTheTokenStoreAreTold(t *testing.T) {
 		text := log.String()
 		assert.NotContains(t, text, "marker")
 		var levels []string
-		for _, r := range records(t, &log) {
+		for _, r := range testkit.Records(t, &log) {
 			for _, key := range []string{"block", "token_store"} {
 				if state, ok := r[key]; ok {
 					levels = append(levels, r["level"].(string)+" "+state.(string))
@@ -305,28 +271,6 @@ func TestBlocksLimiterModesAndTheTokenStoreAreTold(t *testing.T) {
 		}
 		assert.Equal(t, []string{"WARN down", "INFO up", "WARN watch", "WARN stopped", "INFO lifted"}, levels)
 	})
-}
-
-// brokenStore fails while an error is set.
-type brokenStore struct {
-	brellium.TokenStore
-	mu  sync.Mutex
-	err error
-}
-
-func (s *brokenStore) set(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err = err
-}
-
-func (s *brokenStore) Load(ctx context.Context, key string) (*brellium.Token, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return nil, s.err
-	}
-	return s.TokenStore.Load(ctx, key)
 }
 
 // allKinds are the kinds of events that a call leads to.
@@ -338,7 +282,7 @@ func TestAnObserverThatPanicsHarmsNoCall(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				emu, panics := brelliumtest.New(), 0
-				client := clientOf(t, emu, brellium.WithMaxConcurrency(1), brellium.WithObserver(brellium.ObserverFunc(
+				client := testkit.NewClient(t, emu, brellium.WithMaxConcurrency(1), brellium.WithObserver(brellium.ObserverFunc(
 					func(ctx context.Context, e brellium.Event) context.Context {
 						if e.Kind == kind && e.Operation == "audits.retrieve" {
 							panics++
@@ -347,10 +291,10 @@ func TestAnObserverThatPanicsHarmsNoCall(t *testing.T) {
 						return ctx
 					})))
 				emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE"), brelliumtest.OK(), brelliumtest.Blocked())
-				require.NoError(t, getSample(t.Context(), client))
+				require.NoError(t, testkit.Retrieve(t.Context(), client))
 				var blocked *brellium.BlockedError
-				require.ErrorAs(t, getSample(t.Context(), client), &blocked)
-				require.NoError(t, getSample(t.Context(), client))
+				require.ErrorAs(t, testkit.Retrieve(t.Context(), client), &blocked)
+				require.NoError(t, testkit.Retrieve(t.Context(), client))
 				assert.Positive(t, panics)
 				assert.Equal(t, 4, emu.Count(brelliumtest.OpAuditRetrieve))
 			})
@@ -375,8 +319,8 @@ func (h panicky) Handle(context.Context, slog.Record) error { panic("handle") }
 
 func TestALoggerThatPanicsHarmsNoCall(t *testing.T) {
 	for _, h := range []panicky{{enabled: true}, {enabled: false}} {
-		client := clientOf(t, brelliumtest.New(), brellium.WithLogger(slog.New(h)))
-		require.NoError(t, getSample(t.Context(), client))
+		client := testkit.NewClient(t, brelliumtest.New(), brellium.WithLogger(slog.New(h)))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 	}
 }
 
@@ -390,7 +334,7 @@ func TestASlowObserverDelaysItsOwnCallOnly(t *testing.T) {
 				type slowKey struct{}
 				emu := brelliumtest.New()
 				delayed := false
-				client := clientOf(t, emu, brellium.WithMaxConcurrency(1), brellium.WithBlockCooldown(0), brellium.WithObserver(brellium.ObserverFunc(
+				client := testkit.NewClient(t, emu, brellium.WithMaxConcurrency(1), brellium.WithBlockCooldown(0), brellium.WithObserver(brellium.ObserverFunc(
 					func(ctx context.Context, e brellium.Event) context.Context {
 						if e.Kind == kind && ctx.Value(slowKey{}) != nil {
 							delayed = true
@@ -406,9 +350,9 @@ func TestASlowObserverDelaysItsOwnCallOnly(t *testing.T) {
 				}
 				begun := time.Now()
 				var slow sync.WaitGroup
-				slow.Go(func() { _ = getSample(context.WithValue(t.Context(), slowKey{}, true), client) })
+				slow.Go(func() { _ = testkit.Retrieve(context.WithValue(t.Context(), slowKey{}, true), client) })
 				synctest.Wait()
-				require.NoError(t, getSample(t.Context(), client))
+				require.NoError(t, testkit.Retrieve(t.Context(), client))
 				assert.Less(t, time.Since(begun), 30*time.Second)
 				slow.Wait()
 				assert.True(t, delayed)
@@ -428,12 +372,12 @@ func TestAnObserverMayUseTheClient(t *testing.T) {
 			_ = client.RateLimit() // takes the client's lock
 			if ctx.Value(innerKey{}) == nil && e.Operation == "audits.retrieve" && e.Kind != brellium.EventAttemptStart {
 				inner++
-				assert.NoError(t, getSample(context.WithValue(ctx, innerKey{}, true), client))
+				assert.NoError(t, testkit.Retrieve(context.WithValue(ctx, innerKey{}, true), client))
 			}
 			return ctx
 		})
-		client = clientOf(t, emu, brellium.WithObserver(observer), brellium.WithMaxConcurrency(1))
-		require.NoError(t, getSample(t.Context(), client))
+		client = testkit.NewClient(t, emu, brellium.WithObserver(observer), brellium.WithMaxConcurrency(1))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		assert.GreaterOrEqual(t, inner, 3)
 	})
 }
@@ -451,7 +395,7 @@ func TestAnObserversContextLendsItsValuesAndNothingElse(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				emu := brelliumtest.New()
 				var seen []any
-				transport := tripFunc(func(r *http.Request) (*http.Response, error) {
+				transport := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 					if r.Method == http.MethodGet {
 						for _, k := range []key{"caller", "call", "attempt"} {
 							seen = append(seen, r.Context().Value(k))
@@ -459,7 +403,7 @@ func TestAnObserversContextLendsItsValuesAndNothingElse(t *testing.T) {
 					}
 					return emu.Transport().RoundTrip(r)
 				})
-				client := clientOf(t, emu, brellium.WithHTTPClient(&http.Client{Transport: transport}), brellium.WithObserver(brellium.ObserverFunc(
+				client := testkit.NewClient(t, emu, testkit.WithTransport(transport), brellium.WithObserver(brellium.ObserverFunc(
 					func(ctx context.Context, e brellium.Event) context.Context {
 						switch e.Kind {
 						case brellium.EventCallStart:
@@ -476,18 +420,14 @@ func TestAnObserversContextLendsItsValuesAndNothingElse(t *testing.T) {
 					})))
 				emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE"), brelliumtest.OK(), brelliumtest.StallHeaders(0))
 				ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key("caller"), 1))
-				require.NoError(t, getSample(ctx, client))
+				require.NoError(t, testkit.Retrieve(ctx, client))
 				assert.Equal(t, []any{1, 2, 1, 1, 2, 2}, seen)
 				time.AfterFunc(time.Second, cancel)
-				assert.ErrorIs(t, getSample(ctx, client), context.Canceled, "the caller's own end is heeded")
+				assert.ErrorIs(t, testkit.Retrieve(ctx, client), context.Canceled, "the caller's own end is heeded")
 			})
 		})
 	}
 }
-
-type tripFunc func(*http.Request) (*http.Response, error)
-
-func (f tripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestAnObserversHeadersCannotReplaceTheClientsOrSmuggle(t *testing.T) {
 	emu := brelliumtest.New()
@@ -496,8 +436,8 @@ func TestAnObserversHeadersCannotReplaceTheClientsOrSmuggle(t *testing.T) {
 		"Upgrade", "Transfer-Encoding", "Idempotency-Key", "Proxy-Authorization", "bad key", "User-Agent", "Accept"} {
 		headers[key] = []string{"marker"}
 	}
-	client := clientOf(t, emu, brellium.WithObserver(headers))
-	require.NoError(t, getSample(t.Context(), client, brellium.WithHeader("X-Own", "1")))
+	client := testkit.NewClient(t, emu, brellium.WithObserver(headers))
+	require.NoError(t, testkit.Retrieve(t.Context(), client, brellium.WithHeader("X-Own", "1")))
 	for _, r := range emu.Requests() {
 		var names []string
 		for key, values := range r.Header {
@@ -510,16 +450,10 @@ func TestAnObserversHeadersCannotReplaceTheClientsOrSmuggle(t *testing.T) {
 	assert.Equal(t, []string{"marker"}, headers["Authorization"], "the observer's own map is left alone")
 }
 
-// headersAdded is an observer that adds these headers to each request.
-type headersAdded http.Header
-
-func (headersAdded) Observe(ctx context.Context, _ brellium.Event) context.Context { return ctx }
-func (h headersAdded) RequestHeader(context.Context) http.Header                   { return http.Header(h) }
-
 // A panic in RequestHeader must not fail the call.
 func TestAnObserverThatPanicsOverHeadersFailsNoCall(t *testing.T) {
-	client := clientOf(t, brelliumtest.New(), brellium.WithObserver(headersPanic{headersAdded{}}))
-	require.NoError(t, getSample(t.Context(), client))
+	client := testkit.NewClient(t, brelliumtest.New(), brellium.WithObserver(headersPanic{headersAdded{}}))
+	require.NoError(t, testkit.Retrieve(t.Context(), client))
 }
 
 type headersPanic struct{ headersAdded }
@@ -543,12 +477,12 @@ func BenchmarkTelemetry(b *testing.B) {
 	}{
 		{"none", nil},
 		{"logger above debug", []brellium.ClientOption{brellium.WithLogger(quiet)}},
-		{"logger", []brellium.ClientOption{brellium.WithLogger(jsonLogger(io.Discard, slog.LevelDebug))}},
+		{"logger", []brellium.ClientOption{brellium.WithLogger(testkit.JSONLogger(io.Discard, slog.LevelDebug))}},
 		{"observer", []brellium.ClientOption{brellium.WithObserver(brellium.ObserverFunc(func(ctx context.Context, _ brellium.Event) context.Context { return ctx }))}},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			client, err := brellium.NewClient(append([]brellium.ClientOption{brellium.WithAccessToken("t"), brellium.WithoutRateLimiter(),
-				brellium.WithHTTPClient(&http.Client{Transport: canned{`{"audit_id":"1"}`}})}, bb.opts...)...)
+				testkit.WithTransport(canned{`{"audit_id":"1"}`})}, bb.opts...)...)
 			require.NoError(b, err)
 			ctx := context.Background()
 			b.ReportAllocs()

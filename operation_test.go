@@ -1,16 +1,13 @@
-package brellium_test
+package brellium
 
 import (
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/brellium/brellium-go"
 )
 
 // methodOperations names the operations that each method of a service sends.
@@ -51,12 +48,12 @@ var methodOperations = map[string][]string{
 // reflection, so that a method or an operation that is added is noticed.
 func TestEveryMethodHasAnOperationAndTheOtherWayRound(t *testing.T) {
 	known := map[string]bool{}
-	for _, op := range brellium.OperationRows() {
-		assert.False(t, known[op.Name], "%s comes twice", op.Name)
-		known[op.Name] = true
+	for _, op := range operations {
+		assert.False(t, known[op.name], "%s comes twice", op.name)
+		known[op.name] = true
 	}
 	methods, sent := map[string]bool{}, map[string]bool{}
-	client := reflect.TypeFor[brellium.Client]()
+	client := reflect.TypeFor[Client]()
 	for i := range client.NumField() {
 		field := client.Field(i)
 		if !field.IsExported() {
@@ -78,40 +75,6 @@ func TestEveryMethodHasAnOperationAndTheOtherWayRound(t *testing.T) {
 	}
 	for op := range known {
 		assert.True(t, sent[op], "no method sends %s", op)
-	}
-}
-
-// TestTheMatrixFollowsTheTable holds the expectations of the matrix against
-// the operation table, which is the guide's.
-func TestTheMatrixFollowsTheTable(t *testing.T) {
-	for _, op := range brellium.OperationRows() {
-		var rows []caller
-		for _, c := range callers {
-			if c.op == op.Name {
-				rows = append(rows, c)
-			}
-		}
-		require.NotEmpty(t, rows, "the matrix does not have %s", op.Name)
-		for _, c := range rows {
-			assert.Equal(t, op.Write, c.write, op.Name)
-			switch op.Repeat {
-			case "yes":
-				assert.True(t, c.repeatable, op.Name)
-			case "no":
-				assert.False(t, c.repeatable, op.Name)
-			}
-		}
-		if op.Repeat != "yes" && op.Repeat != "no" {
-			assert.Len(t, rows, 2, "%s is to be met both ways", op.Name)
-			assert.NotEqual(t, rows[0].repeatable, rows[1].repeatable, op.Name)
-		}
-		if op.Method == "GET" {
-			assert.Equal(t, "yes", op.Repeat, op.Name)
-			assert.False(t, op.Write, op.Name)
-		}
-	}
-	for _, c := range callers {
-		assert.True(t, slices.ContainsFunc(brellium.OperationRows(), func(op brellium.OperationRow) bool { return op.Name == c.op }), c.op)
 	}
 }
 
@@ -137,8 +100,9 @@ func TestTheGuidesTableIsTheOperationTable(t *testing.T) {
 		"GET /v2/email_recipients/{email_recipient_id}": "yes",
 	}
 	got := map[string]string{}
-	for _, op := range brellium.OperationRows() {
-		got[op.Method+" "+op.Path] = op.Repeat
+	for _, op := range operations {
+		got[op.method+" "+op.path] = string(op.retry)
+		assert.Equal(t, op.method != "GET" && op != opOAuthToken, op.write, "%s may change something", op.name)
 	}
 	assert.Equal(t, guide, got)
 }
@@ -147,8 +111,8 @@ func TestTheGuidesTableIsTheOperationTable(t *testing.T) {
 func operationTable() string {
 	var b strings.Builder
 	b.WriteString("| operation | method and path | retried after a 5xx or a lost response |\n|---|---|---|\n")
-	for _, op := range brellium.OperationRows() {
-		b.WriteString("| `" + op.Name + "` | `" + op.Method + " " + op.Path + "` | " + op.Repeat + " |\n")
+	for _, op := range operations {
+		b.WriteString("| `" + op.name + "` | `" + op.method + " " + op.path + "` | " + string(op.retry) + " |\n")
 	}
 	return b.String()
 }
@@ -158,18 +122,18 @@ var outcomeTable = func() string {
 	var b strings.Builder
 	b.WriteString("| outcome of an attempt | what happened | retried |\n|---|---|---|\n")
 	for _, row := range []struct {
-		verdict     brellium.Verdict
+		verdict     Verdict
 		what, again string
 	}{
-		{brellium.VerdictDone, "2xx, and the whole body was read", "–"},
-		{brellium.VerdictNeverSent, "the DNS lookup, the dial or the TLS handshake failed, or the connection was lost before a byte was written", "every operation"},
-		{brellium.VerdictNotSendable, "a certificate that does not verify, a host that does not exist, or a transport that returned `ErrDoNotSend`", "never"},
-		{brellium.VerdictThrottled, "429: rate limited, the request did not run", "every operation"},
-		{brellium.VerdictUnauthorized, "401: the request did not run", "every operation, once, with a new token"},
-		{brellium.VerdictUnknown, "5xx, 408, a lost connection, a truncated response, or a timeout after bytes were written: the request may have run", "only if a retry does no harm"},
-		{brellium.VerdictRejected, "any other 4xx, or a 3xx", "never"},
-		{brellium.VerdictBlocked, "a 403 without JSON", "never; the client sends one request at a time, then stops for a while"},
-		{brellium.VerdictCanceled, "your context ended", "never"},
+		{VerdictDone, "2xx, and the whole body was read", "–"},
+		{VerdictNeverSent, "the DNS lookup, the dial or the TLS handshake failed, or the connection was lost before a byte was written", "every operation"},
+		{VerdictNotSendable, "a certificate that does not verify, a host that does not exist, or a transport that returned `ErrDoNotSend`", "never"},
+		{VerdictThrottled, "429: rate limited, the request did not run", "every operation"},
+		{VerdictUnauthorized, "401: the request did not run", "every operation, once, with a new token"},
+		{VerdictUnknown, "5xx, 408, a lost connection, a truncated response, or a timeout after bytes were written: the request may have run", "only if a retry does no harm"},
+		{VerdictRejected, "any other 4xx, or a 3xx", "never"},
+		{VerdictBlocked, "a 403 without JSON", "never; the client sends one request at a time, then stops for a while"},
+		{VerdictCanceled, "your context ended", "never"},
 	} {
 		b.WriteString("| " + string(row.verdict) + " | " + row.what + " | " + row.again + " |\n")
 	}

@@ -15,70 +15,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/jarcoal/httpmock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
-
-// resourceClient is a client of emu.
-func resourceClient(t testing.TB, emu *brelliumtest.Emulator, opts ...brellium.ClientOption) *brellium.Client {
-	t.Helper()
-	client, err := emu.Client(opts...)
-	require.NoError(t, err)
-	return client
-}
-
-// resourceMock is a client with a transport that answers what the test says.
-func resourceMock(t testing.TB, opts ...brellium.ClientOption) (*brellium.Client, *httpmock.MockTransport) {
-	t.Helper()
-	mock := httpmock.NewMockTransport()
-	client, err := brellium.NewClient(append([]brellium.ClientOption{
-		brellium.WithHTTPClient(&http.Client{Transport: mock}),
-		brellium.WithAccessToken("token-of-a-test"),
-		brellium.WithoutRateLimiter(), // which would pace answers without headers
-	}, opts...)...)
-	require.NoError(t, err)
-	return client, mock
-}
-
-// pagesByCursor answers GET path with the page that the query's cursor names.
-func pagesByCursor(t *testing.T, mock *httpmock.MockTransport, path string, pages map[string]string) *[]url.Values {
-	t.Helper()
-	var queries []url.Values
-	mock.RegisterResponder(http.MethodGet, path, func(r *http.Request) (*http.Response, error) {
-		q := r.URL.Query()
-		queries = append(queries, q)
-		page, ok := pages[q.Get("cursor")]
-		if !assert.True(t, ok, "no page for the cursor %q", q.Get("cursor")) {
-			return httpmock.NewStringResponse(404, ""), nil
-		}
-		return httpmock.NewStringResponse(200, page), nil
-	})
-	return &queries
-}
-
-// readAll ranges over a sequence to its end.
-func readAll[T any](seq func(func(*T, error) bool)) (items []*T, err error) {
-	for item, e := range seq {
-		if e != nil {
-			err = e
-			continue // whatever came after an error would be wrong, and is seen
-		}
-		items = append(items, item)
-	}
-	return items, err
-}
-
-func auditIDs(audits []*brellium.Audit) []string {
-	ids := make([]string, len(audits))
-	for i, a := range audits {
-		ids[i] = a.AuditID
-	}
-	return ids
-}
 
 // LerianStudio/midaz-sdk-golang#241
 func TestAllEndsAtARepeatedCursor(t *testing.T) {
@@ -219,35 +162,31 @@ func TestWhatAPageSaysOfTheNextOne(t *testing.T) {
 
 func TestAFailureInTheMiddleGivesTheItemsSoFarAndACursorToGoOnFrom(t *testing.T) {
 	for name, opts := range map[string][]brellium.CallOption{"plain": nil, "prefetch": {brellium.WithPrefetch()}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				emu := brelliumtest.New()
-				emu.SeedAudits(49)
-				client := resourceClient(t, emu)
-				emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK().Times(2), brelliumtest.Status(503, "UNAVAILABLE").Times(5))
+		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			emu.SeedAudits(49)
+			emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK().Times(2), brelliumtest.Status(503, "UNAVAILABLE").Times(5))
 
-				audits, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, opts...))
-				var paging *brellium.PaginationError
-				require.ErrorAs(t, err, &paging)
-				var exhausted *brellium.RetriesExhaustedError
-				require.ErrorAs(t, err, &exhausted)
-				assert.ErrorIs(t, err, brellium.ErrServer)
-				assert.True(t, brellium.IsTransient(err))
-				assert.False(t, brellium.OutcomeUnknown(err))
-				assert.NotContains(t, err.Error(), paging.Cursor)
-				require.Len(t, audits, 20)
+			audits, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, opts...))
+			var paging *brellium.PaginationError
+			require.ErrorAs(t, err, &paging)
+			var exhausted *brellium.RetriesExhaustedError
+			require.ErrorAs(t, err, &exhausted)
+			assert.ErrorIs(t, err, brellium.ErrServer)
+			assert.True(t, brellium.IsTransient(err))
+			assert.False(t, brellium.OutcomeUnknown(err))
+			assert.NotContains(t, err.Error(), paging.Cursor)
+			require.Len(t, audits, 20)
 
-				rest, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10, Cursor: paging.Cursor}, opts...))
-				require.NoError(t, err)
-				assert.Equal(t, emu.AuditIDs(), auditIDs(append(audits, rest...)))
-			})
+			rest, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10, Cursor: paging.Cursor}, opts...))
+			require.NoError(t, err)
+			assert.Equal(t, emu.AuditIDs(), auditIDs(append(audits, rest...)))
 		})
 	}
 }
 
 func TestTheFirstPagesFailureIsReturnedAsItIs(t *testing.T) {
 	emu := brelliumtest.New()
-	client := resourceClient(t, emu)
+	client := testkit.NewClient(t, emu)
 	_, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Cursor: "not a cursor"}))
 	var paging *brellium.PaginationError
 	assert.NotErrorAs(t, err, &paging)
@@ -257,10 +196,8 @@ func TestTheFirstPagesFailureIsReturnedAsItIs(t *testing.T) {
 }
 
 func TestACancelledWalkKeepsItsPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		emu := brelliumtest.New()
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.SeedAudits(30)
-		client := resourceClient(t, emu)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		n := 0
@@ -282,7 +219,7 @@ func TestACancelledWalkKeepsItsPlace(t *testing.T) {
 func TestCollectGivesWhatCameBeforeTheError(t *testing.T) {
 	emu := brelliumtest.New()
 	emu.SeedAudits(29)
-	client := resourceClient(t, emu)
+	client := testkit.NewClient(t, emu)
 	params := brellium.AuditListParams{Limit: 10}
 	audits, err := brellium.Collect(client.Audits.All(t.Context(), params))
 	require.NoError(t, err)
@@ -301,7 +238,7 @@ func TestCollectGivesWhatCameBeforeTheError(t *testing.T) {
 func TestBreakingOutOfTheLoopSendsNothingMore(t *testing.T) {
 	emu := brelliumtest.New()
 	emu.SeedAudits(30)
-	client := resourceClient(t, emu)
+	client := testkit.NewClient(t, emu)
 	all := client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10})
 	assert.Zero(t, emu.Count(brelliumtest.OpAny), "nothing is sent before the loop")
 	for range all {
@@ -322,7 +259,7 @@ func TestAllGivesTenThousandAuditsOnceEachInOrder(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New(brelliumtest.WithRecordLimit(0))
 			emu.SeedAudits(c.audits - 1)
-			client := resourceClient(t, emu)
+			client := testkit.NewClient(t, emu)
 			ids := emu.AuditIDs()
 			n := 0
 			for audit, err := range client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 100}, c.opts...) {
@@ -339,10 +276,8 @@ func TestAllGivesTenThousandAuditsOnceEachInOrder(t *testing.T) {
 
 func TestPrefetchFetchesTheNextPageWhileTheCallerWorks(t *testing.T) {
 	walk := func(t *testing.T, opts ...brellium.CallOption) (took time.Duration) {
-		synctest.Test(t, func(t *testing.T) {
-			emu := brelliumtest.New()
+		testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			emu.SeedAudits(49)
-			client := resourceClient(t, emu)
 			emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK().DelayResponse(time.Second).Forever())
 			start := time.Now()
 			n := 0
@@ -391,28 +326,23 @@ func TestBreakingOutOfAPrefetchingLoopLeavesNothingUnderWay(t *testing.T) {
 		},
 	}
 	for name, end := range ends {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				emu := brelliumtest.New()
-				emu.SeedAudits(30)
-				wire := &busyTransport{RoundTripper: emu.Transport()}
-				client := resourceClient(t, emu, brellium.WithHTTPClient(&http.Client{Transport: wire}))
-				emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK(), brelliumtest.StallHeaders(0))
-				start := time.Now()
-				end(t, client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, brellium.WithPrefetch()))
-				assert.Zero(t, wire.busy.Load(), "the request has ended before the loop has")
-				assert.Zero(t, time.Since(start), "without waiting for the stalled page")
-				assert.Equal(t, 2, emu.Count(brelliumtest.OpAuditList))
-			})
+		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, _ *brellium.Client) {
+			emu.SeedAudits(30)
+			wire := &busyTransport{RoundTripper: emu.Transport()}
+			client := testkit.NewClient(t, emu, testkit.WithTransport(wire))
+			emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK(), brelliumtest.StallHeaders(0))
+			start := time.Now()
+			end(t, client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, brellium.WithPrefetch()))
+			assert.Zero(t, wire.busy.Load(), "the request has ended before the loop has")
+			assert.Zero(t, time.Since(start), "without waiting for the stalled page")
+			assert.Equal(t, 2, emu.Count(brelliumtest.OpAuditList))
 		})
 	}
 }
 
 func TestPrefetchKeepsTheResponseOfThePageAtHand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		emu := brelliumtest.New()
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.SeedAudits(29)
-		client := resourceClient(t, emu)
 		emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK(), brelliumtest.Status(503, ""), brelliumtest.OK().Forever())
 		var resp brellium.Response
 		var attempts []int
@@ -451,7 +381,7 @@ func (p *panicTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestAPanicOfTheTransportReachesThePrefetchingCaller(t *testing.T) {
 	emu := brelliumtest.New()
 	emu.SeedAudits(30)
-	client := resourceClient(t, emu, brellium.WithHTTPClient(&http.Client{Transport: &panicTransport{RoundTripper: emu.Transport()}}))
+	client := testkit.NewClient(t, emu, testkit.WithTransport(&panicTransport{RoundTripper: emu.Transport()}))
 	n := 0
 	assert.PanicsWithValue(t, "the transport's own", func() {
 		for range client.Audits.All(t.Context(), brellium.AuditListParams{Limit: 10}, brellium.WithPrefetch()) {
@@ -485,15 +415,13 @@ func TestOnlyAllTakesWithPrefetch(t *testing.T) {
 	file := brellium.FileFromBytes("a.pdf", []byte("one"))
 	_, err19 := client.Documents.Upload(ctx, []brellium.UploadFile{file}, brellium.UploadOptions{}, opt)
 	_, err20 := client.Documents.WaitForAudit(ctx, "x", opt)
-	_, err21 := resourceClient(t, brelliumtest.New()).OAuth.CreateToken(ctx, opt)
+	_, err21 := testkit.NewClient(t, brelliumtest.New()).OAuth.CreateToken(ctx, opt)
 	var err22 error
 	for _, err := range client.Audits.Follow(ctx, brellium.FollowCheckpoint{}, brellium.FollowOptions{CatchUp: true}, opt) {
 		err22 = err
 	}
-	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19, err20, err21, err22} {
-		var invalid *brellium.ValidationError
-		require.ErrorAs(t, err, &invalid, i+1)
-		assert.Equal(t, "WithPrefetch", invalid.Field, i+1)
+	for _, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19, err20, err21, err22} {
+		testkit.IsInvalid(t, err, "WithPrefetch", "")
 	}
 	assert.Zero(t, mock.GetTotalCallCount())
 }
@@ -501,7 +429,7 @@ func TestOnlyAllTakesWithPrefetch(t *testing.T) {
 func TestNextMayBeCalledAgainAndByManyAtOnce(t *testing.T) {
 	emu := brelliumtest.New()
 	emu.SeedAudits(30)
-	client := resourceClient(t, emu)
+	client := testkit.NewClient(t, emu)
 	first, err := client.Audits.List(t.Context(), brellium.AuditListParams{Limit: 10})
 	require.NoError(t, err)
 
@@ -541,11 +469,9 @@ func TestWrongListParamsAreRefusedByName(t *testing.T) {
 		"DocumentID": {DocumentID: " "}, "Flags[1]": {Flags: []string{"a", ""}}, "query": {Flags: many},
 	} {
 		_, err := client.Audits.List(t.Context(), params)
-		var invalid *brellium.ValidationError
-		require.ErrorAs(t, err, &invalid, field)
-		assert.Equal(t, field, invalid.Field)
+		testkit.IsInvalid(t, err, field, "")
 		_, err = readAll(client.Audits.All(t.Context(), params))
-		require.ErrorAs(t, err, &invalid, field)
+		testkit.IsInvalid(t, err, field, "")
 	}
 	_, err := client.Users.List(t.Context(), brellium.UserListParams{Limit: -1})
 	require.Error(t, err)
@@ -586,7 +512,7 @@ func liveHeap() int {
 }
 
 func TestAWalkOverAHundredThousandNeedsNoMoreMemoryAtItsEnd(t *testing.T) {
-	client, err := brellium.NewClient(brellium.WithHTTPClient(&http.Client{Transport: endlessPages{n: 100, size: 100, total: 100_000}}),
+	client, err := brellium.NewClient(testkit.WithTransport(endlessPages{n: 100, size: 100, total: 100_000}),
 		brellium.WithAccessToken("token-of-a-test"), brellium.WithoutRateLimiter())
 	require.NoError(t, err)
 	var peaks [10]int // of each tenth
@@ -606,7 +532,7 @@ func TestAWalkOverAHundredThousandNeedsNoMoreMemoryAtItsEnd(t *testing.T) {
 }
 
 func TestAnItemThatIsKeptDoesNotKeepItsPage(t *testing.T) {
-	client, err := brellium.NewClient(brellium.WithHTTPClient(&http.Client{Transport: endlessPages{n: 100, size: 2500, total: 5_000}}),
+	client, err := brellium.NewClient(testkit.WithTransport(endlessPages{n: 100, size: 2500, total: 5_000}),
 		brellium.WithAccessToken("token-of-a-test"), brellium.WithoutRateLimiter())
 	require.NoError(t, err)
 	before := liveHeap()

@@ -276,6 +276,9 @@ func markUncertain(err error) error {
 	marked := reflect.New(reflect.TypeOf(err).Elem())
 	marked.Elem().Set(reflect.ValueOf(err).Elem())
 	marked.Interface().(interface{ setUncertain() }).setUncertain()
+	if e, ok := marked.Interface().(*RetriesExhaustedError); ok {
+		e.Err = markUncertain(e.Err)
+	}
 	return marked.Interface().(error)
 }
 

@@ -21,37 +21,18 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
-
-// withoutEnvironment hides the credentials of whoever runs the tests.
-func withoutEnvironment(t *testing.T) {
-	t.Helper()
-	for _, name := range []string{"BRELLIUM_ACCESS_TOKEN", "BRELLIUM_CLIENT_ID", "BRELLIUM_CLIENT_SECRET", "BRELLIUM_BASE_URL"} {
-		t.Setenv(name, "")
-	}
-}
-
-// refusedOption wants a ValidationError for field, without the value in its text.
-func refusedOption(t *testing.T, err error, field, value string) {
-	t.Helper()
-	var e *brellium.ValidationError
-	require.ErrorAs(t, err, &e)
-	assert.Equal(t, field, e.Field)
-	assert.NotEmpty(t, e.Reason)
-	if value != "" {
-		assert.NotContains(t, err.Error(), value)
-	}
-}
 
 // 1Password/connect-sdk-go#73, supabase/terraform-provider-supabase#292
 func TestASecretFromAFileIsTrimmed(t *testing.T) {
 	withoutEnvironment(t)
 	check := func(t *testing.T, opts ...brellium.ClientOption) {
 		emu := brelliumtest.New(brelliumtest.WithCredentials("id-1", "s3cret"))
-		client, err := brellium.NewClient(append(opts, brellium.WithHTTPClient(&http.Client{Transport: emu.Transport()}), brellium.WithBaseURL(" "+emu.BaseURL()+"\n"))...)
+		client, err := brellium.NewClient(append(opts, testkit.WithTransport(emu.Transport()), brellium.WithBaseURL(" "+emu.BaseURL()+"\n"))...)
 		require.NoError(t, err)
-		require.NoError(t, retrieve(t.Context(), client))
-		requests := emu.Requests(opToken)
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
+		requests := emu.Requests(brelliumtest.OpTokenCreate)
 		require.Len(t, requests, 1)
 		assert.JSONEq(t, `{"grant_type":"client_credentials","client_id":"id-1","client_secret":"s3cret"}`, string(requests[0].Body))
 	}
@@ -64,11 +45,11 @@ func TestASecretFromAFileIsTrimmed(t *testing.T) {
 	for name, value := range map[string]string{"newline": "s3c\nret", "null": "s3c\x00ret", "beyond ASCII": "s3cr\u00e9t", "delete": "s3c\x7fret"} {
 		t.Run(name, func(t *testing.T) {
 			_, err := brellium.NewClient(brellium.WithClientCredentials("id-1", value))
-			refusedOption(t, err, "WithClientCredentials", "s3c")
+			testkit.IsInvalid(t, err, "WithClientCredentials", "s3c")
 			_, err = brellium.NewClient(brellium.WithClientCredentials(value, "x"))
-			refusedOption(t, err, "WithClientCredentials", "s3c")
+			testkit.IsInvalid(t, err, "WithClientCredentials", "s3c")
 			_, err = brellium.NewClient(brellium.WithAccessToken(value))
-			refusedOption(t, err, "WithAccessToken", "s3c")
+			testkit.IsInvalid(t, err, "WithAccessToken", "s3c")
 		})
 	}
 }
@@ -76,27 +57,27 @@ func TestASecretFromAFileIsTrimmed(t *testing.T) {
 func TestCredentialsComeFromOptionsOrElseTheEnvironment(t *testing.T) {
 	emu := brelliumtest.New()
 	token := func(t *testing.T, opts ...brellium.ClientOption) (string, error) {
-		client, err := brellium.NewClient(append(opts, brellium.WithHTTPClient(&http.Client{Transport: emu.Transport()}), brellium.WithBaseURL(emu.BaseURL()))...)
+		client, err := brellium.NewClient(append(opts, testkit.WithTransport(emu.Transport()), brellium.WithBaseURL(emu.BaseURL()))...)
 		if err != nil {
 			return "", err
 		}
 		emu.ClearRequests()
-		_ = retrieve(t.Context(), client)
+		_ = testkit.Retrieve(t.Context(), client)
 		return emu.Requests(brelliumtest.OpAuditRetrieve)[0].Token, nil
 	}
 	withoutEnvironment(t)
 	_, err := token(t)
-	refusedOption(t, err, "credentials", "")
+	testkit.IsInvalid(t, err, "credentials", "")
 	_, err = token(t, brellium.WithAccessToken("x"), brellium.WithClientCredentials("id", "secret"))
-	refusedOption(t, err, "WithAccessToken", "secret")
+	testkit.IsInvalid(t, err, "WithAccessToken", "secret")
 	_, err = token(t, brellium.WithClientCredentials("", "secret"))
-	refusedOption(t, err, "WithClientCredentials", "secret")
+	testkit.IsInvalid(t, err, "WithClientCredentials", "secret")
 	_, err = token(t, brellium.WithClientCredentials("id", " "))
-	refusedOption(t, err, "WithClientCredentials", "")
+	testkit.IsInvalid(t, err, "WithClientCredentials", "")
 
 	t.Setenv("BRELLIUM_CLIENT_ID", emu.ClientID)
 	_, err = token(t)
-	refusedOption(t, err, "BRELLIUM_CLIENT_SECRET", "")
+	testkit.IsInvalid(t, err, "BRELLIUM_CLIENT_SECRET", "")
 	t.Setenv("BRELLIUM_CLIENT_SECRET", emu.ClientSecret)
 	got, err := token(t)
 	require.NoError(t, err)
@@ -110,7 +91,7 @@ func TestCredentialsComeFromOptionsOrElseTheEnvironment(t *testing.T) {
 	assert.Contains(t, got, "emulator-token-", "options beat the environment")
 	t.Setenv("BRELLIUM_ACCESS_TOKEN", "two\nlines")
 	_, err = token(t)
-	refusedOption(t, err, "BRELLIUM_ACCESS_TOKEN", "two")
+	testkit.IsInvalid(t, err, "BRELLIUM_ACCESS_TOKEN", "two")
 }
 
 // cohere-ai/cohere-go#105, slok/goresilience#34, modelcontextprotocol/go-sdk#256
@@ -118,40 +99,40 @@ func TestRetriesCanBeSwitchedOff(t *testing.T) {
 	down := brelliumtest.Status(503, "UNAVAILABLE").Forever()
 	check := func(t *testing.T, emu *brelliumtest.Emulator, err error) {
 		assert.Equal(t, 1, emu.Count(brelliumtest.OpAuditRetrieve))
-		isAPIError(503, "UNAVAILABLE")(t, err)
+		testkit.IsAPIError(503, "UNAVAILABLE")(t, err)
 		var exhausted *brellium.RetriesExhaustedError
 		assert.False(t, errors.As(err, &exhausted), "the failure itself")
 	}
-	bubble(t, "client", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "client", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAny, brelliumtest.OK(), down)
-		check(t, emu, retrieve(t.Context(), client))
+		check(t, emu, testkit.Retrieve(t.Context(), client))
 	}, brellium.WithMaxRetries(0))
-	bubble(t, "call", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "call", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAny, brelliumtest.OK(), down)
-		check(t, emu, retrieve(t.Context(), client, brellium.WithMaxRetries(0)))
+		check(t, emu, testkit.Retrieve(t.Context(), client, brellium.WithMaxRetries(0)))
 	}, brellium.WithMaxRetries(4))
-	bubble(t, "429", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		emu.Inject(brelliumtest.OpAuditRetrieve, refusal("1").Forever())
-		isAPIError(429, brellium.CodeRateLimited)(t, retrieve(t.Context(), client, brellium.WithMaxRetries(0)))
+	testkit.Bubble(t, "429", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited("1").Forever())
+		testkit.IsAPIError(429, brellium.CodeRateLimited)(t, testkit.Retrieve(t.Context(), client, brellium.WithMaxRetries(0)))
 		assert.Equal(t, 1, emu.Count(brelliumtest.OpAuditRetrieve))
 	})
-	bubble(t, "401 is still replayed", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "401 is still replayed", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(401, "UNAUTHORIZED"))
-		require.NoError(t, retrieve(t.Context(), client, brellium.WithMaxRetries(0)))
+		require.NoError(t, testkit.Retrieve(t.Context(), client, brellium.WithMaxRetries(0)))
 		assert.Equal(t, 2, emu.Count(brelliumtest.OpAuditRetrieve))
 	})
-	bubble(t, "call over client", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "call over client", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, down)
-		require.Error(t, retrieve(t.Context(), client, brellium.WithMaxRetries(2)))
+		require.Error(t, testkit.Retrieve(t.Context(), client, brellium.WithMaxRetries(2)))
 		assert.Equal(t, 3, emu.Count(brelliumtest.OpAuditRetrieve))
 	}, brellium.WithMaxRetries(0))
 	_, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithMaxRetries(-1))
-	refusedOption(t, err, "WithMaxRetries", "")
-	bubble(t, "negative", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.IsInvalid(t, err, "WithMaxRetries", "")
+	testkit.Bubble(t, "negative", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		for field, opt := range map[string]brellium.Option{
 			"WithMaxRetries": brellium.WithMaxRetries(-1), "WithAttemptTimeout": brellium.WithAttemptTimeout(-1), "WithTotalTimeout": brellium.WithTotalTimeout(-time.Hour),
 		} {
-			refusedOption(t, retrieve(t.Context(), client, opt), field, "")
+			testkit.IsInvalid(t, testkit.Retrieve(t.Context(), client, opt), field, "")
 		}
 		assert.Zero(t, emu.Count(brelliumtest.OpAny))
 	})
@@ -166,7 +147,7 @@ func TestHTTPClientsOfOthersAreLeftAlone(t *testing.T) {
 	own := &http.Client{
 		Timeout: time.Minute, Jar: jar,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		Transport: testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			used[r.Method+" "+r.URL.Host]++
 			return emu.Transport().RoundTrip(r)
 		}),
@@ -175,15 +156,12 @@ func TestHTTPClientsOfOthersAreLeftAlone(t *testing.T) {
 	transportBefore := http.DefaultTransport
 	settings := http.DefaultTransport.(*http.Transport).Clone()
 
-	client, err := emu.Client(brellium.WithHTTPClient(own))
-	require.NoError(t, err)
+	client := testkit.NewClient(t, emu, brellium.WithHTTPClient(own))
 	_, err = emu.Client(brellium.WithHTTPClient(http.DefaultClient))
 	require.NoError(t, err)
-	for _, c := range callers {
-		if c.op == opPut || c.op == "audits.retrieve" {
-			require.NoError(t, c.call(t.Context(), client))
-		}
-	}
+	require.NoError(t, testkit.Retrieve(t.Context(), client))
+	_, err = client.Documents.Upload(t.Context(), []brellium.UploadFile{brellium.FileFromBytes("a.pdf", []byte("%PDF"))}, brellium.UploadOptions{})
+	require.NoError(t, err)
 	assert.Equal(t, map[string]int{"POST api.brellium.test": 2, "GET api.brellium.test": 1, "PUT storage.brellium.test": 1}, used,
 		"the token, the call, the batch and the upload all go through it")
 	assert.Equal(t, before, *http.DefaultClient)
@@ -206,12 +184,11 @@ func TestTheTimeoutOfAnHTTPClientBoundsAnAttempt(t *testing.T) {
 		"longer":  {client: time.Minute, option: 5 * time.Second, want: 5 * time.Second},
 		"alone":   {client: 2 * time.Second, option: 0, want: 2 * time.Second},
 	} {
-		bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, _ *brellium.Client) {
-			client, err := emu.Client(brellium.WithAttemptTimeout(tc.option), brellium.WithHTTPClient(&http.Client{Transport: emu.Transport(), Timeout: tc.client}))
-			require.NoError(t, err)
+		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, _ *brellium.Client) {
+			client := testkit.NewClient(t, emu, brellium.WithAttemptTimeout(tc.option), brellium.WithHTTPClient(&http.Client{Transport: emu.Transport(), Timeout: tc.client}))
 			emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.StallHeaders(0))
 			var resp brellium.Response
-			require.Error(t, retrieve(t.Context(), client, brellium.WithMaxRetries(0), brellium.WithResponseInto(&resp)))
+			require.Error(t, testkit.Retrieve(t.Context(), client, brellium.WithMaxRetries(0), brellium.WithResponseInto(&resp)))
 			assert.Equal(t, tc.want, resp.Attempts[0].Duration)
 		})
 	}
@@ -233,10 +210,10 @@ func (h hiddenWrapper) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestARetryingTransportIsRefused(t *testing.T) {
 	retrying := retryablehttp.NewClient().StandardClient()
 	_, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithHTTPClient(retrying))
-	refusedOption(t, err, "WithHTTPClient", "")
+	testkit.IsInvalid(t, err, "WithHTTPClient", "")
 	assert.Contains(t, err.Error(), "multiply")
 	for _, rt := range []http.RoundTripper{nil, http.DefaultTransport, hiddenWrapper{http.DefaultTransport}} {
-		_, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithHTTPClient(&http.Client{Transport: rt}))
+		_, err := brellium.NewClient(brellium.WithAccessToken("t"), testkit.WithTransport(rt))
 		assert.NoError(t, err)
 	}
 }
@@ -254,7 +231,7 @@ func TestAWrongOptionIsRefusedByName(t *testing.T) {
 	}{
 		{"ClientOption", []brellium.ClientOption{nil}},
 		{"WithHTTPClient", []brellium.ClientOption{brellium.WithHTTPClient(nil)}},
-		{"WithHTTPClient", []brellium.ClientOption{brellium.WithHTTPClient(&http.Client{Transport: noTransport})}},
+		{"WithHTTPClient", []brellium.ClientOption{testkit.WithTransport(noTransport)}},
 		{"WithUserAgent", []brellium.ClientOption{brellium.WithUserAgent(" ")}},
 		{"WithUserAgent", []brellium.ClientOption{brellium.WithUserAgent("a\nb")}},
 		{"WithTokenStore", []brellium.ClientOption{brellium.WithTokenStore(nil)}},
@@ -281,7 +258,7 @@ func TestAWrongOptionIsRefusedByName(t *testing.T) {
 	} {
 		client, err := brellium.NewClient(append([]brellium.ClientOption{brellium.WithAccessToken("t")}, tc.opts...)...)
 		assert.Nil(t, client)
-		refusedOption(t, err, tc.field, "")
+		testkit.IsInvalid(t, err, tc.field, "")
 	}
 	for _, opts := range [][]brellium.ClientOption{
 		{brellium.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))), brellium.WithMaxConcurrency(math.MaxInt32), brellium.WithBlockCooldown(0)},
@@ -297,9 +274,8 @@ func TestAWrongOptionIsRefusedByName(t *testing.T) {
 func TestTheBaseURLMayHaveAPath(t *testing.T) {
 	for _, base := range []string{"https://gw.example.test/brellium", "https://gw.example.test/brellium/", "https://gw.example.test/brellium//"} {
 		emu := brelliumtest.New(brelliumtest.WithBasePath("/brellium"))
-		client, err := emu.Client(brellium.WithBaseURL(base))
-		require.NoError(t, err)
-		_, err = client.Audits.List(t.Context(), brellium.AuditListParams{})
+		client := testkit.NewClient(t, emu, brellium.WithBaseURL(base))
+		_, err := client.Audits.List(t.Context(), brellium.AuditListParams{})
 		require.NoError(t, err)
 		var paths []string
 		for _, r := range emu.Requests() {
@@ -308,9 +284,9 @@ func TestTheBaseURLMayHaveAPath(t *testing.T) {
 		}
 		assert.Equal(t, []string{"/brellium/v2/oauth/token", "/brellium/v2/audits"}, paths)
 	}
-	client := answering(t, func(r *http.Request) (*http.Response, error) {
+	client := testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
 		assert.Equal(t, "/a%2Fb%20c/v2/audits/x%2Fy", r.URL.EscapedPath())
-		return reply(200, nil, `{"audit_id":"a"}`), nil
+		return testkit.Reply(200, nil, `{"audit_id":"a"}`), nil
 	}, brellium.WithBaseURL("https://gw.example.test/a%2Fb%20c"))
 	_, err := client.Audits.Retrieve(t.Context(), "x/y")
 	require.NoError(t, err)
@@ -323,11 +299,11 @@ func TestAnUnusableBaseURLIsRefused(t *testing.T) {
 		"http://api.example.test", "http://10.0.0.1", "http://127.0.0.1.example.test", "http://localhost.example.test", "https://api.example.test/../x", "https://api.example.test/./x",
 		"https://api.example.test:port", "https://[::1", "https://api.example.test/%zz", "https://api example.test"} {
 		_, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithBaseURL(base))
-		refusedOption(t, err, "WithBaseURL", "s3cret")
+		testkit.IsInvalid(t, err, "WithBaseURL", "s3cret")
 		if strings.TrimSpace(base) != "" {
 			t.Setenv("BRELLIUM_BASE_URL", base)
 			_, err = brellium.NewClient(brellium.WithAccessToken("t"))
-			refusedOption(t, err, "BRELLIUM_BASE_URL", "s3cret")
+			testkit.IsInvalid(t, err, "BRELLIUM_BASE_URL", "s3cret")
 			_, err = brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithBaseURL("https://api.example.test"))
 			assert.NoError(t, err, "the option beats the environment")
 		}

@@ -1,16 +1,13 @@
-package brellium_test
+package e2e_test
 
 import (
 	"bufio"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -28,6 +25,8 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
+	"github.com/brellium/brellium-go/internal/wire"
 )
 
 // pipeServer answers each connection with the same bytes, whatever it is asked.
@@ -41,7 +40,7 @@ type pipeServer struct {
 }
 
 func newPipeServer(answer func(w io.Writer)) *pipeServer {
-	s := &pipeServer{answer: answer, transport: brellium.NewTransport()}
+	s := &pipeServer{answer: answer, transport: wire.NewTransport()}
 	s.transport.Proxy = nil
 	s.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
@@ -78,7 +77,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func (s *pipeServer) client(t testing.TB, opts ...brellium.ClientOption) *brellium.Client {
 	client, err := brellium.NewClient(append([]brellium.ClientOption{brellium.WithBaseURL("http://127.0.0.1"),
-		brellium.WithHTTPClient(&http.Client{Transport: s.transport}), brellium.WithoutRateLimiter()}, opts...)...)
+		testkit.WithTransport(s.transport), brellium.WithoutRateLimiter()}, opts...)...)
 	require.NoError(t, err)
 	return client
 }
@@ -151,14 +150,6 @@ var wholeAnswers = []string{
 // bomb is some 70 KiB that become 70 MiB: gzip lets parts follow each other.
 func bomb() string { return strings.Repeat(gzipped(strings.Repeat(" ", 1<<20)), 70) }
 
-func gzipped(s string) string {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, _ = io.WriteString(w, s)
-	_ = w.Close()
-	return b.String()
-}
-
 // facing makes one call of a client that gets a whole answer, and checks what
 // must hold whatever the answer was. It runs in virtual time.
 func facing(t *testing.T, which int, answer []byte) {
@@ -223,7 +214,7 @@ func typed(err error) bool {
 }
 
 func TestNoAnswerIsTooOdd(t *testing.T) {
-	defer quiet()()
+	defer silenceLog()()
 	for _, answer := range wholeAnswers {
 		for which := range hostileCalls {
 			facing(t, which, []byte(answer))
@@ -237,7 +228,7 @@ func FuzzWholeAnswers(f *testing.F) {
 		f.Add(byte(i), []byte(answer))
 		f.Add(byte(128+i), []byte(answer))
 	}
-	defer quiet()()
+	defer silenceLog()()
 	f.Fuzz(func(t *testing.T, which byte, answer []byte) { facing(t, int(which), answer) })
 }
 
@@ -289,7 +280,7 @@ func TestHostileAnswersTakeBoundedMemory(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			server := newPipeServer(tt.answer)
-			defer quiet()()
+			defer silenceLog()()
 			client := server.client(t, brellium.WithAccessToken("t"), brellium.WithMaxRetries(0))
 			var before, after runtime.MemStats
 			runtime.GC()
@@ -316,14 +307,14 @@ func inOnePiece(answer string) func(io.Writer) {
 
 // A bomb is one too where the client decodes gzip itself.
 func TestAGzipBombIsBoundedWithoutNetHTTPsHelp(t *testing.T) {
-	transport := tripFunc(func(r *http.Request) (*http.Response, error) {
+	transport := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Header: http.Header{"content-encoding": {"GZIP"}}, Body: io.NopCloser(strings.NewReader(bomb())), ContentLength: -1, Request: r}, nil
 	})
-	client, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithHTTPClient(&http.Client{Transport: transport}))
+	client, err := brellium.NewClient(brellium.WithAccessToken("t"), testkit.WithTransport(transport))
 	require.NoError(t, err)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	err = getSample(t.Context(), client)
+	err = testkit.Retrieve(t.Context(), client)
 	runtime.ReadMemStats(&after)
 	var unusable *brellium.DecodeError
 	require.ErrorAs(t, err, &unusable)
@@ -343,7 +334,7 @@ func TestAnAnswerThatDripsEndsWithTheAttempt(t *testing.T) {
 				})
 				client := server.client(t, brellium.WithAccessToken("t"), brellium.WithMaxRetries(0), brellium.WithAttemptTimeout(20*time.Second))
 				begun := time.Now()
-				err := getSample(t.Context(), client)
+				err := testkit.Retrieve(t.Context(), client)
 				var failed *brellium.ConnectionError
 				require.ErrorAs(t, err, &failed)
 				assert.True(t, failed.Timeout())
@@ -361,12 +352,10 @@ func TestACredentialNeverFollowsARedirect(t *testing.T) {
 			if op == "documents.put" || strings.HasSuffix(op, ".create") && op != "users.create" {
 				continue // made of several calls
 			}
-			synctest.Test(t, func(t *testing.T) {
-				emu := brelliumtest.New()
+			testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 				emu.Inject(brelliumtest.OpAny, brelliumtest.Redirect(status, "https://elsewhere.test/v2/audits").When(func(r *brelliumtest.Request) bool {
 					return op == "oauth.token" || r.Operation != brelliumtest.OpTokenCreate
 				}).Forever())
-				client := clientOf(t, emu)
 				err := call(t.Context(), client)
 				require.Error(t, err, op)
 				var answered *brellium.APIError
@@ -405,13 +394,13 @@ func TestAProxySeesNoCredential(t *testing.T) {
 		}
 	}()
 	defer listener.Close()
-	transport := brellium.NewTransport()
+	transport := wire.NewTransport()
 	defer transport.CloseIdleConnections()
 	transport.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: listener.Addr().String(), User: url.UserPassword("proxy", marker)})
 	client, err := brellium.NewClient(brellium.WithAccessToken("bearer-token"), brellium.WithMaxRetries(0), brellium.WithBaseURL("https://api.brellium.test"),
-		brellium.WithHTTPClient(&http.Client{Transport: transport}))
+		testkit.WithTransport(transport))
 	require.NoError(t, err)
-	err = getSample(t.Context(), client, brellium.WithHeader("X-Patient", marker))
+	err = testkit.Retrieve(t.Context(), client, brellium.WithHeader("X-Patient", marker))
 	var failed *brellium.ConnectionError
 	require.ErrorAs(t, err, &failed)
 	assert.False(t, failed.Sent)
@@ -429,18 +418,18 @@ func TestAnOldTLSVersionIsRefused(t *testing.T) {
 	requests := 0
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests++ }))
 	server.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
-	server.Config.ErrorLog = quietLog
+	server.Config.ErrorLog = discard
 	server.StartTLS()
 	defer server.Close()
-	transport := brellium.NewTransport()
+	transport := wire.NewTransport()
 	defer transport.CloseIdleConnections()
 	transport.TLSClientConfig.RootCAs = x509.NewCertPool()
 	transport.TLSClientConfig.RootCAs.AddCert(server.Certificate())
 	client, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithMaxRetries(0), brellium.WithBaseURL(server.URL),
-		brellium.WithHTTPClient(&http.Client{Transport: transport}))
+		testkit.WithTransport(transport))
 	require.NoError(t, err)
 	var failed *brellium.ConnectionError
-	require.ErrorAs(t, getSample(t.Context(), client), &failed)
+	require.ErrorAs(t, testkit.Retrieve(t.Context(), client), &failed)
 	assert.False(t, failed.Sent)
 	assert.Zero(t, requests)
 }
@@ -464,14 +453,14 @@ func TestATokenTravelsInPlainTextToThisMachineAlone(t *testing.T) {
 
 func TestAHeaderOfTheCallerCanNeitherReplaceTheClientsNorSmuggle(t *testing.T) {
 	emu := brelliumtest.New()
-	client := clientOf(t, emu)
+	client := testkit.NewClient(t, emu)
 	for _, h := range [][2]string{
 		{"Authorization", "Bearer x"}, {"authorization", "x"}, {"AUTHORIZATION", "x"}, {"Content-Type", "text/plain"}, {"content-length", "1"},
 		{"Transfer-Encoding", "chunked"}, {"host", "elsewhere.test"}, {"Idempotency-Key", "1"}, {"connection", "close"}, {"Upgrade", "h2c"},
 		{"Proxy-Authorization", "Basic x"}, {"Te", "trailers"}, {"trailer", "X"}, {"Expect", "100-continue"},
 		{"X-A", "a\r\nAuthorization: x"}, {"X-A", "a\nb"}, {"X-A", "a\x00"}, {"X-A\r\nAuthorization", "x"}, {"X A", "x"}, {"", "x"}, {"X-Ä", "x"}, {"X-A:", "x"},
 	} {
-		err := getSample(t.Context(), client, brellium.WithHeader(h[0], h[1]))
+		err := testkit.Retrieve(t.Context(), client, brellium.WithHeader(h[0], h[1]))
 		var refused *brellium.ValidationError
 		if assert.ErrorAs(t, err, &refused, "%q", h) {
 			assert.Equal(t, "WithHeader", refused.Field)
@@ -479,13 +468,3 @@ func TestAHeaderOfTheCallerCanNeitherReplaceTheClientsNorSmuggle(t *testing.T) {
 	}
 	assert.Zero(t, emu.Count(brelliumtest.OpAny), "nothing was sent")
 }
-
-// quiet silences package log, to which net/http writes what comes over a
-// connection that nobody waits on. It returns how to undo that.
-func quiet() func() {
-	before := log.Writer()
-	log.SetOutput(io.Discard)
-	return func() { log.SetOutput(before) }
-}
-
-var quietLog = log.New(io.Discard, "", 0)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/brellium/brellium-go"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
 
 var uploadSize = flag.Int64("upload-size", 1<<30, "size in bytes of the file that BenchmarkUpload sends; -short makes it 64 MiB")
@@ -37,7 +38,7 @@ func BenchmarkUpload(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "visit.pdf")
 	file, err := os.Create(path)
 	require.NoError(b, err)
-	_, err = io.Copy(file, io.LimitReader(repeated(content(1, 1<<20)), size))
+	_, err = io.Copy(file, io.LimitReader(repeated(testkit.Content(1, 1<<20)), size))
 	require.NoError(b, err)
 	require.NoError(b, file.Close())
 

@@ -1,4 +1,4 @@
-package brellium_test
+package e2e_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
 
 // blocked wants err to be a block, and returns it.
@@ -33,33 +34,33 @@ func TestABare403IsABlock(t *testing.T) {
 		"string": brelliumtest.Respond(403, "application/json", `"forbidden"`), "list": brelliumtest.Respond(403, "application/json", `[]`),
 		"half an object": brelliumtest.Respond(403, "application/json", `{"error":`),
 	} {
-		bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-			require.NoError(t, retrieve(t.Context(), client))
+		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			require.NoError(t, testkit.Retrieve(t.Context(), client))
 			emu.Inject(brelliumtest.OpAuditRetrieve, fault.WithHeader("Retry-After", ""))
 			start := time.Now()
-			e := blocked(t, retrieve(t.Context(), client))
+			e := blocked(t, testkit.Retrieve(t.Context(), client))
 			assert.Zero(t, time.Since(start))
 			assert.Equal(t, "audits.retrieve", e.Operation)
 			assert.Zero(t, e.RetryAt)
 			_, ok := brellium.RetryAfter(e)
 			assert.False(t, ok)
 			assert.Equal(t, 2, emu.Count(brelliumtest.OpAuditRetrieve))
-			require.NoError(t, retrieve(t.Context(), client))
-			assert.Equal(t, 1, emu.Count(opToken), "the token is kept")
+			require.NoError(t, testkit.Retrieve(t.Context(), client))
+			assert.Equal(t, 1, emu.Count(brelliumtest.OpTokenCreate), "the token is kept")
 			requests := emu.Requests(brelliumtest.OpAuditRetrieve)
 			assert.Equal(t, requests[0].Token, requests[2].Token)
 		})
 	}
 	for name, body := range map[string]string{"envelope": `{"error":{"code":"access_denied"}}`, "no envelope": `{"message":"Forbidden"}`, "byte-order mark": "\ufeff {}\n"} {
-		bubble(t, "not: "+name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		testkit.Bubble(t, "not: "+name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Respond(403, "text/html", body).Times(3))
 			for range 3 {
-				err := retrieve(t.Context(), client)
-				isAPIError(403, "")(t, err)
+				err := testkit.Retrieve(t.Context(), client)
+				testkit.IsAPIError(403, "")(t, err)
 				var e *brellium.BlockedError
 				assert.False(t, errors.As(err, &e))
 			}
-			require.NoError(t, retrieve(t.Context(), client))
+			require.NoError(t, testkit.Retrieve(t.Context(), client))
 		})
 	}
 }
@@ -67,14 +68,14 @@ func TestABare403IsABlock(t *testing.T) {
 // TestABlockStopsTheClientForAWhile follows one that lasts: watch, stop, a
 // probe, twice the cooldown, up to its bound, and the end.
 func TestABlockStopsTheClientForAWhile(t *testing.T) {
-	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		require.NoError(t, retrieve(t.Context(), client))
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpAny, brelliumtest.Blocked().Forever())
-		assert.Zero(t, blocked(t, retrieve(t.Context(), client)).RetryAt)
+		assert.Zero(t, blocked(t, testkit.Retrieve(t.Context(), client)).RetryAt)
 		for _, minutes := range []float64{0.5, 1, 2, 4, 8, 10, 10} {
 			cooldown := time.Duration(minutes * float64(time.Minute))
 			before := emu.Count(brelliumtest.OpAny)
-			e := blocked(t, retrieve(t.Context(), client))
+			e := blocked(t, testkit.Retrieve(t.Context(), client))
 			assert.Equal(t, before+1, emu.Count(brelliumtest.OpAny), "one request probes")
 			assert.Equal(t, time.Now().Add(cooldown), e.RetryAt)
 			wait, ok := brellium.RetryAfter(e)
@@ -83,7 +84,7 @@ func TestABlockStopsTheClientForAWhile(t *testing.T) {
 
 			time.Sleep(cooldown - 1)
 			for range 3 { // whatever the call, nothing is sent
-				assert.Equal(t, e.RetryAt, blocked(t, createUser(t.Context(), client)).RetryAt)
+				assert.Equal(t, e.RetryAt, blocked(t, testkit.CreateUser(t.Context(), client)).RetryAt)
 			}
 			_, err := client.OAuth.CreateToken(t.Context())
 			assert.Equal(t, "oauth.token", blocked(t, err).Operation)
@@ -91,92 +92,92 @@ func TestABlockStopsTheClientForAWhile(t *testing.T) {
 			time.Sleep(time.Nanosecond)
 		}
 		emu.ClearFaults()
-		require.NoError(t, retrieve(t.Context(), client))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(2))
-		assert.Zero(t, blocked(t, retrieve(t.Context(), client)).RetryAt, "it begins anew")
-		assert.Equal(t, time.Now().Add(30*time.Second), blocked(t, retrieve(t.Context(), client)).RetryAt)
+		assert.Zero(t, blocked(t, testkit.Retrieve(t.Context(), client)).RetryAt, "it begins anew")
+		assert.Equal(t, time.Now().Add(30*time.Second), blocked(t, testkit.Retrieve(t.Context(), client)).RetryAt)
 	}, brellium.WithoutRateLimiter())
 }
 
 func TestWhileOneCallProbesTheOthersFailFast(t *testing.T) {
 	stopped := func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		require.NoError(t, retrieve(t.Context(), client))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(2))
-		blocked(t, retrieve(t.Context(), client))
-		blocked(t, retrieve(t.Context(), client))
+		blocked(t, testkit.Retrieve(t.Context(), client))
+		blocked(t, testkit.Retrieve(t.Context(), client))
 		time.Sleep(30 * time.Second)
 		emu.ClearRequests()
 	}
-	bubble(t, "and go on once it is through", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "and go on once it is through", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		stopped(t, emu, client)
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.OK().Delay(5*time.Second))
 		probe := make(chan error)
-		go func() { probe <- retrieve(t.Context(), client) }()
+		go func() { probe <- testkit.Retrieve(t.Context(), client) }()
 		synctest.Wait()
 		for range 5 {
-			blocked(t, retrieve(t.Context(), client))
+			blocked(t, testkit.Retrieve(t.Context(), client))
 		}
 		require.NoError(t, <-probe)
-		require.NoError(t, retrieve(t.Context(), client))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		assert.Equal(t, 2, emu.Count(brelliumtest.OpAuditRetrieve))
 	}, brellium.WithoutRateLimiter())
-	bubble(t, "a probe without an answer leaves the next one to probe", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "a probe without an answer leaves the next one to probe", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		stopped(t, emu, client)
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.DropBefore(), brelliumtest.NeverSent())
-		require.NoError(t, retrieve(t.Context(), client), "its own repeats are the next probes")
-		require.NoError(t, retrieve(t.Context(), client))
+		require.NoError(t, testkit.Retrieve(t.Context(), client), "its own repeats are the next probes")
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 	}, brellium.WithoutRateLimiter())
-	bubble(t, "a probe that is cancelled leaves the next one to probe", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "a probe that is cancelled leaves the next one to probe", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		stopped(t, emu, client)
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.StallHeaders(0))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		assert.ErrorIs(t, retrieve(ctx, client), context.DeadlineExceeded)
-		require.NoError(t, retrieve(t.Context(), client))
+		assert.ErrorIs(t, testkit.Retrieve(ctx, client), context.DeadlineExceeded)
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 	}, brellium.WithoutRateLimiter())
-	bubble(t, "any answer that is no block ends it", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "any answer that is no block ends it", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		stopped(t, emu, client)
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(404, "NOT_FOUND"))
-		assert.ErrorIs(t, retrieve(t.Context(), client), brellium.ErrNotFound)
-		require.NoError(t, retrieve(t.Context(), client))
+		assert.ErrorIs(t, testkit.Retrieve(t.Context(), client), brellium.ErrNotFound)
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 	}, brellium.WithoutRateLimiter())
-	bubble(t, "a probe that needs a token mints one", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "a probe that needs a token mints one", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		stopped(t, emu, client)
 		time.Sleep(2 * time.Hour) // the token has expired
-		require.NoError(t, retrieve(t.Context(), client))
-		assert.Equal(t, 1, emu.Count(opToken))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
+		assert.Equal(t, 1, emu.Count(brelliumtest.OpTokenCreate))
 	}, brellium.WithoutRateLimiter())
-	bubble(t, "a mint on its own is no probe", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "a mint on its own is no probe", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		stopped(t, emu, client)
 		_, err := client.OAuth.CreateToken(t.Context())
 		require.NoError(t, err)
-		require.NoError(t, retrieve(t.Context(), client))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 	}, brellium.WithoutRateLimiter())
-	bubble(t, "a block of its mint counts", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "a block of its mint counts", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		stopped(t, emu, client)
 		time.Sleep(2 * time.Hour)
-		emu.Inject(opToken, brelliumtest.Blocked())
-		e := blocked(t, retrieve(t.Context(), client))
+		emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.Blocked())
+		e := blocked(t, testkit.Retrieve(t.Context(), client))
 		assert.Equal(t, time.Now().Add(time.Minute), e.RetryAt)
 		assert.Zero(t, emu.Count(brelliumtest.OpAuditRetrieve))
 		time.Sleep(time.Minute)
-		require.NoError(t, retrieve(t.Context(), client))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 	}, brellium.WithoutRateLimiter())
 }
 
 // TestThePoisonedRequestAmongGoodOnesStopsNobody: what a firewall refuses for
 // its content is refused each time, and says nothing about the others.
 func TestThePoisonedRequestAmongGoodOnesStopsNobody(t *testing.T) {
-	bubble(t, "one after the other", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "one after the other", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpUserCreate, brelliumtest.Blocked().Forever())
 		for range 20 {
-			assert.Zero(t, blocked(t, createUser(t.Context(), client)).RetryAt)
-			require.NoError(t, retrieve(t.Context(), client))
+			assert.Zero(t, blocked(t, testkit.CreateUser(t.Context(), client)).RetryAt)
+			require.NoError(t, testkit.Retrieve(t.Context(), client))
 		}
 		assert.Equal(t, 20, emu.Count(brelliumtest.OpUserCreate))
 	}, brellium.WithoutRateLimiter())
-	bubble(t, "side by side", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		require.NoError(t, retrieve(t.Context(), client))
+	testkit.Bubble(t, "side by side", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpUserCreate, brelliumtest.Blocked().DelayResponse(10*time.Millisecond))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.OK().Delay(20*time.Millisecond).Forever())
 		var calls sync.WaitGroup
@@ -185,12 +186,12 @@ func TestThePoisonedRequestAmongGoodOnesStopsNobody(t *testing.T) {
 			calls.Go(func() {
 				most.Store(max(most.Load(), now.Add(1)))
 				defer now.Add(-1)
-				assert.NoError(t, retrieve(t.Context(), client))
+				assert.NoError(t, testkit.Retrieve(t.Context(), client))
 			})
 		}
-		assert.Zero(t, blocked(t, createUser(t.Context(), client)).RetryAt)
+		assert.Zero(t, blocked(t, testkit.CreateUser(t.Context(), client)).RetryAt)
 		for range 30 {
-			calls.Go(func() { assert.NoError(t, retrieve(t.Context(), client)) })
+			calls.Go(func() { assert.NoError(t, testkit.Retrieve(t.Context(), client)) })
 		}
 		calls.Wait()
 		assert.Equal(t, 61, emu.Count(brelliumtest.OpAuditRetrieve))
@@ -200,20 +201,20 @@ func TestThePoisonedRequestAmongGoodOnesStopsNobody(t *testing.T) {
 // TestOnWatchCallsGoOneAtATime, and those that were under way when it began
 // count as the same block.
 func TestOnWatchCallsGoOneAtATime(t *testing.T) {
-	bubble(t, "blocks under way count once", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		require.NoError(t, retrieve(t.Context(), client))
+	testkit.Bubble(t, "blocks under way count once", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().DelayResponse(time.Second).Times(10))
 		var calls sync.WaitGroup
 		for range 10 {
-			calls.Go(func() { assert.Zero(t, blocked(t, retrieve(t.Context(), client)).RetryAt) })
+			calls.Go(func() { assert.Zero(t, blocked(t, testkit.Retrieve(t.Context(), client)).RetryAt) })
 		}
 		calls.Wait()
-		require.NoError(t, retrieve(t.Context(), client))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 	}, brellium.WithoutRateLimiter())
-	bubble(t, "one at a time, until the first is through", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		require.NoError(t, retrieve(t.Context(), client))
+	testkit.Bubble(t, "one at a time, until the first is through", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked())
-		blocked(t, retrieve(t.Context(), client))
+		blocked(t, testkit.Retrieve(t.Context(), client))
 		emu.ClearRequests()
 		// Three that get no answer, side by side, take turns; the fourth is
 		// through, and the rest go together.
@@ -221,18 +222,18 @@ func TestOnWatchCallsGoOneAtATime(t *testing.T) {
 		var calls sync.WaitGroup
 		start := time.Now()
 		for range 8 {
-			calls.Go(func() { _ = retrieve(t.Context(), client, brellium.WithMaxRetries(0)) })
+			calls.Go(func() { _ = testkit.Retrieve(t.Context(), client, brellium.WithMaxRetries(0)) })
 		}
 		calls.Wait()
 		assert.Equal(t, 5*time.Second, time.Since(start))
 		assert.Equal(t, 8, emu.Count(brelliumtest.OpAuditRetrieve))
 	}, brellium.WithoutRateLimiter())
-	bubble(t, "who leaves the line takes no turn along", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		require.NoError(t, retrieve(t.Context(), client))
+	testkit.Bubble(t, "who leaves the line takes no turn along", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked(), brelliumtest.DropBefore().Delay(10*time.Second), brelliumtest.OK())
-		blocked(t, retrieve(t.Context(), client))
+		blocked(t, testkit.Retrieve(t.Context(), client))
 		first := make(chan error)
-		go func() { first <- retrieve(t.Context(), client, brellium.WithMaxRetries(0)) }()
+		go func() { first <- testkit.Retrieve(t.Context(), client, brellium.WithMaxRetries(0)) }()
 		synctest.Wait()
 		var left sync.WaitGroup
 		for range 5 {
@@ -240,22 +241,22 @@ func TestOnWatchCallsGoOneAtATime(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				start := time.Now()
-				assert.ErrorIs(t, retrieve(ctx, client), context.DeadlineExceeded)
+				assert.ErrorIs(t, testkit.Retrieve(ctx, client), context.DeadlineExceeded)
 				assert.Equal(t, time.Second, time.Since(start))
 			})
 		}
 		left.Wait()
 		require.Error(t, <-first)
-		require.NoError(t, retrieve(t.Context(), client))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 	}, brellium.WithoutRateLimiter())
-	bubble(t, "with an empty bucket", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "with an empty bucket", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		for range 5 {
-			require.NoError(t, retrieve(t.Context(), client))
+			require.NoError(t, testkit.Retrieve(t.Context(), client))
 		}
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked())
-		blocked(t, retrieve(t.Context(), client))
+		blocked(t, testkit.Retrieve(t.Context(), client))
 		start := time.Now()
-		require.NoError(t, retrieve(t.Context(), client))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		assert.GreaterOrEqual(t, time.Since(start), 200*time.Millisecond)
 	})
 }
@@ -263,8 +264,8 @@ func TestOnWatchCallsGoOneAtATime(t *testing.T) {
 // TestACallInTheQueueLearnsOfABlock: it was let in before the block began, and
 // does not go out as if there were none.
 func TestACallInTheQueueLearnsOfABlock(t *testing.T) {
-	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		require.NoError(t, retrieve(t.Context(), client)) // the others wait for a token of the bucket
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		require.NoError(t, testkit.Retrieve(t.Context(), client)) // the others wait for a token of the bucket
 		emu.ClearRequests()
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(2))
 		var calls sync.WaitGroup
@@ -272,7 +273,7 @@ func TestACallInTheQueueLearnsOfABlock(t *testing.T) {
 		for range 6 {
 			calls.Go(func() {
 				var resp brellium.Response
-				err := retrieve(t.Context(), client, brellium.WithResponseInto(&resp))
+				err := testkit.Retrieve(t.Context(), client, brellium.WithResponseInto(&resp))
 				blocked(t, err)
 				if len(resp.Attempts) == 0 {
 					failedFast.Add(1)
@@ -289,16 +290,16 @@ func TestACallInTheQueueLearnsOfABlock(t *testing.T) {
 }
 
 func TestWithoutACooldownABlockNeverStopsTheClient(t *testing.T) {
-	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(10), brelliumtest.OK().Delay(time.Second).Forever())
 		for range 10 {
-			assert.Zero(t, blocked(t, retrieve(t.Context(), client)).RetryAt)
+			assert.Zero(t, blocked(t, testkit.Retrieve(t.Context(), client)).RetryAt)
 		}
 		assert.Equal(t, 10, emu.Count(brelliumtest.OpAuditRetrieve))
 		start := time.Now()
 		var calls sync.WaitGroup
 		for range 5 {
-			calls.Go(func() { assert.NoError(t, retrieve(t.Context(), client)) })
+			calls.Go(func() { assert.NoError(t, testkit.Retrieve(t.Context(), client)) })
 		}
 		calls.Wait()
 		assert.Equal(t, 2*time.Second, time.Since(start), "one alone, then four together")
@@ -306,11 +307,11 @@ func TestWithoutACooldownABlockNeverStopsTheClient(t *testing.T) {
 }
 
 func TestALongCooldownIsKept(t *testing.T) {
-	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Forever())
-		blocked(t, retrieve(t.Context(), client))
+		blocked(t, testkit.Retrieve(t.Context(), client))
 		for range 3 {
-			e := blocked(t, retrieve(t.Context(), client))
+			e := blocked(t, testkit.Retrieve(t.Context(), client))
 			assert.Equal(t, time.Now().Add(time.Hour), e.RetryAt)
 			time.Sleep(time.Hour)
 		}
@@ -318,33 +319,33 @@ func TestALongCooldownIsKept(t *testing.T) {
 }
 
 func TestTheTokenEndpointsBlockCounts(t *testing.T) {
-	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		emu.Inject(opToken, brelliumtest.Blocked().Times(2))
-		e := blocked(t, retrieve(t.Context(), client))
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.Blocked().Times(2))
+		e := blocked(t, testkit.Retrieve(t.Context(), client))
 		assert.Equal(t, "oauth.token", e.Operation)
 		assert.Zero(t, e.RetryAt)
-		e = blocked(t, retrieve(t.Context(), client))
+		e = blocked(t, testkit.Retrieve(t.Context(), client))
 		assert.Equal(t, time.Now().Add(30*time.Second), e.RetryAt)
-		blocked(t, retrieve(t.Context(), client))
-		assert.Equal(t, 2, emu.Count(opToken))
+		blocked(t, testkit.Retrieve(t.Context(), client))
+		assert.Equal(t, 2, emu.Count(brelliumtest.OpTokenCreate))
 		time.Sleep(30 * time.Second)
-		require.NoError(t, retrieve(t.Context(), client))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 	})
 }
 
 // TestABlockIsTold as an event, once for each change.
 func TestABlockIsTold(t *testing.T) {
 	var told []brellium.Event
-	bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(2))
 		for range 4 {
-			blocked(t, retrieve(t.Context(), client))
+			blocked(t, testkit.Retrieve(t.Context(), client))
 		}
 		require.GreaterOrEqual(t, len(told), 2)
 		assert.Zero(t, told[0].RetryAt)
 		assert.Equal(t, time.Now().Add(30*time.Second), told[1].RetryAt)
 		time.Sleep(30 * time.Second)
-		require.NoError(t, retrieve(t.Context(), client))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		require.Len(t, told, 3)
 		assert.Zero(t, told[2].RetryAt, "lifted")
 	}, brellium.WithoutRateLimiter(), brellium.WithObserver(brellium.ObserverFunc(func(ctx context.Context, e brellium.Event) context.Context {

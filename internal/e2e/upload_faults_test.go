@@ -1,4 +1,4 @@
-package brellium_test
+package e2e_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
 
 // The storage host fails in every way at random, and the process is killed five
@@ -26,9 +27,9 @@ func TestUploadOf200FilesThroughFaultsAndFiveCrashes(t *testing.T) {
 	sums := make(map[string]string, files)
 	for i := range files {
 		name := "note-" + strconv.Itoa(i) + ".pdf"
-		data := content(i, 2_000+97*i)
+		data := testkit.Content(i, 2_000+97*i)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
-		sums[name] = digest(data)
+		sums[name] = testkit.Digest(data)
 	}
 	for _, seed := range []uint64{1, 2, 3} {
 		t.Run("seed "+strconv.FormatUint(seed, 10), func(t *testing.T) {
@@ -39,7 +40,7 @@ func TestUploadOf200FilesThroughFaultsAndFiveCrashes(t *testing.T) {
 				emu.Inject(brelliumtest.OpDocumentPut,
 					brelliumtest.Status(500, "InternalError").Sometimes(0.06).Forever(),
 					brelliumtest.Status(503, "SlowDown").Sometimes(0.06).Forever(),
-					expired().Sometimes(0.04).Forever(),
+					testkit.ExpiredURL().Sometimes(0.04).Forever(),
 					brelliumtest.DropReading().Sometimes(0.06).Forever(),
 					brelliumtest.DropBefore().Sometimes(0.04).Forever(),
 					brelliumtest.DropAfter().AsReset().Sometimes(0.04).Forever(),
@@ -71,7 +72,7 @@ func TestUploadOf200FilesThroughFaultsAndFiveCrashes(t *testing.T) {
 						timer := time.AfterFunc(after, kill)
 						defer timer.Stop()
 					}
-					results, err := emulated(t, emu).Documents.Upload(ctx, list, options)
+					results, err := testkit.NewClient(t, emu).Documents.Upload(ctx, list, options)
 					if ctx.Err() != nil {
 						killed++
 						require.ErrorIs(t, err, context.Canceled)

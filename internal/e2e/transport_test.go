@@ -1,15 +1,13 @@
-package brellium_test
+package e2e_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +19,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -28,47 +27,12 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
+	"github.com/brellium/brellium-go/internal/wire"
 )
 
 // These tests have real connections. What they send is made once, by
 // WithMaxRetries(0), or fails at once: a repeat would wait in real time.
-
-// via is a client over transport to the address of a server.
-func via(t *testing.T, address string, transport http.RoundTripper, opts ...brellium.ClientOption) *brellium.Client {
-	t.Helper()
-	return newClient(t, append([]brellium.ClientOption{
-		brellium.WithBaseURL(address),
-		brellium.WithHTTPClient(&http.Client{Transport: transport}),
-		brellium.WithoutRateLimiter(),
-		brellium.WithAttemptTimeout(20 * time.Second),
-	}, opts...)...)
-}
-
-// ownTransport is a transport of the client's kind that trusts server.
-func ownTransport(t *testing.T, server *httptest.Server) *http.Transport {
-	t.Helper()
-	transport := brellium.NewTransport()
-	if server != nil && server.Certificate() != nil {
-		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-		transport.TLSClientConfig.RootCAs.AddCert(server.Certificate())
-	}
-	t.Cleanup(transport.CloseIdleConnections)
-	return transport
-}
-
-// once makes one attempt of POST /v2/users or GET /v2/audits/{audit_id} and
-// returns what it came to.
-func once(t *testing.T, client *brellium.Client, write bool) (brellium.Attempt, error) {
-	t.Helper()
-	var resp brellium.Response
-	call := retrieve
-	if write {
-		call = createUser
-	}
-	err := call(t.Context(), client, brellium.WithMaxRetries(0), brellium.WithResponseInto(&resp))
-	require.Len(t, resp.Attempts, 1)
-	return resp.Attempts[0], err
-}
 
 // listen serves raw connections until the test ends.
 func listen(t *testing.T, serve func(net.Conn)) string {
@@ -145,11 +109,11 @@ func TestNeverSentIsToldFromUnknown(t *testing.T) {
 	} {
 		for _, write := range []bool{false, true} {
 			t.Run(tc.name, func(t *testing.T) {
-				transport := ownTransport(t, nil)
+				transport := newTransport(t, nil)
 				if tc.set != nil {
 					tc.set(transport)
 				}
-				a, err := once(t, via(t, tc.address, transport), write)
+				a, err := attempt(t, via(t, tc.address, transport), write)
 				assert.Equal(t, tc.verdict, a.Verdict)
 				if tc.reason != "" {
 					assert.Equal(t, tc.reason, a.Reason)
@@ -171,8 +135,6 @@ func TestNeverSentIsToldFromUnknown(t *testing.T) {
 		}
 	}
 }
-
-var discard = log.New(io.Discard, "", 0)
 
 // readRequest reads one request to the end of its body.
 func readRequest(c net.Conn) {
@@ -243,15 +205,15 @@ func TestNetHTTPSendsNothingAgainOnItsOwn(t *testing.T) {
 			}
 		}))
 		t.Cleanup(server.Close)
-		client := via(t, server.URL, http1(ownTransport(t, server)))
-		_, err := once(t, client, write)
+		client := via(t, server.URL, http1(newTransport(t, server)))
+		_, err := attempt(t, client, write)
 		require.NoError(t, err)
-		a, err := once(t, client, write)
+		a, err := attempt(t, client, write)
 		assert.EqualValues(t, 2, n.Load(), "requests that the server saw")
 		assert.Equal(t, brellium.VerdictUnknown, a.Verdict)
 		assert.Equal(t, write, brellium.OutcomeUnknown(err))
 		assert.NotErrorIs(t, err, context.Canceled)
-		isConnectionError(true)(t, err)
+		testkit.IsConnectionError(true)(t, err)
 	}
 }
 
@@ -282,7 +244,7 @@ func http2Server(t *testing.T, react func(c net.Conn, stream uint32, n int32)) (
 	t.Helper()
 	pair := httptest.NewTLSServer(nil) // for its certificate
 	config := &tls.Config{Certificates: pair.TLS.Certificates, NextProtos: []string{"h2"}}
-	transport = ownTransport(t, pair)
+	transport = newTransport(t, pair)
 	pair.Close()
 	requests, conns = new(atomic.Int32), new(atomic.Int32)
 	addr := listen(t, func(raw net.Conn) {
@@ -353,15 +315,15 @@ func TestNetHTTPSendsNothingAgainOnItsOwnOverHTTP2(t *testing.T) {
 					client := via(t, address, transport)
 					want := int32(1)
 					if warm {
-						_, err := once(t, client, write)
+						_, err := attempt(t, client, write)
 						require.NoError(t, err)
 						want = 2
 					}
-					a, err := once(t, client, write)
+					a, err := attempt(t, client, write)
 					assert.Equal(t, want, requests.Load(), "requests that the server saw")
 					assert.Equal(t, brellium.VerdictUnknown, a.Verdict)
 					assert.Equal(t, write, brellium.OutcomeUnknown(err))
-					isConnectionError(true)(t, err)
+					testkit.IsConnectionError(true)(t, err)
 				})
 			}
 		}
@@ -379,7 +341,7 @@ func TestARequestOnAnUnusableConnectionIsSentOnANewOne(t *testing.T) {
 	})
 	client := via(t, address, transport)
 	for range 3 {
-		a, err := once(t, client, true)
+		a, err := attempt(t, client, true)
 		require.NoError(t, err)
 		assert.Equal(t, brellium.VerdictDone, a.Verdict)
 	}
@@ -401,8 +363,8 @@ func TestATransportMayAskAnotherHostFirst(t *testing.T) {
 		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
 	}))
 	t.Cleanup(server.Close)
-	base := ownTransport(t, nil)
-	client := via(t, server.URL, roundTripper(func(r *http.Request) (*http.Response, error) {
+	base := newTransport(t, nil)
+	client := via(t, server.URL, testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		ask, err := http.NewRequestWithContext(r.Context(), http.MethodGet, tickets.URL, nil)
 		if err != nil {
 			return nil, err
@@ -416,10 +378,10 @@ func TestATransportMayAskAnotherHostFirst(t *testing.T) {
 		return base.RoundTrip(r)
 	}))
 	for range 2 {
-		_, err := once(t, client, false)
+		_, err := attempt(t, client, false)
 		require.NoError(t, err)
 	}
-	_, err := once(t, client, true)
+	_, err := attempt(t, client, true)
 	assert.True(t, brellium.OutcomeUnknown(err))
 	assert.EqualValues(t, 3, n.Load())
 }
@@ -429,8 +391,8 @@ func TestATransportThatRepeatsInSecretIsStopped(t *testing.T) {
 	var n atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n.Add(1); panic(http.ErrAbortHandler) }))
 	t.Cleanup(server.Close)
-	base := ownTransport(t, nil)
-	client := via(t, server.URL, roundTripper(func(r *http.Request) (resp *http.Response, err error) {
+	base := newTransport(t, nil)
+	client := via(t, server.URL, testkit.RoundTripFunc(func(r *http.Request) (resp *http.Response, err error) {
 		for range 5 {
 			if resp, err = base.RoundTrip(r); err == nil {
 				break
@@ -442,7 +404,7 @@ func TestATransportThatRepeatsInSecretIsStopped(t *testing.T) {
 		}
 		return resp, err
 	}))
-	a, err := once(t, client, true)
+	a, err := attempt(t, client, true)
 	assert.EqualValues(t, 1, n.Load())
 	assert.Equal(t, brellium.VerdictUnknown, a.Verdict)
 	assert.True(t, brellium.OutcomeUnknown(err))
@@ -452,9 +414,9 @@ func TestATransportThatRepeatsInSecretIsStopped(t *testing.T) {
 func TestEveryBodyCanBeMadeAgain(t *testing.T) {
 	seen := map[string]int{}
 	client, err := brellium.NewClient(brellium.WithBaseURL("https://api.example.test"), brellium.WithClientCredentials("id", "secret"), brellium.WithoutRateLimiter(),
-		brellium.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		testkit.WithTransport(testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			if r.Body == nil {
-				return reply(200, nil, `{"audit_id":"a"}`), nil
+				return testkit.Reply(200, nil, `{"audit_id":"a"}`), nil
 			}
 			seen[r.Method+" "+r.URL.Path]++
 			sent, err := io.ReadAll(r.Body)
@@ -468,13 +430,13 @@ func TestEveryBodyCanBeMadeAgain(t *testing.T) {
 				}
 			}
 			if r.URL.Path == "/v2/oauth/token" {
-				return reply(200, nil, `{"access_token":"t","token_type":"Bearer","expires_in":3600}`), nil
+				return testkit.Reply(200, nil, `{"access_token":"t","token_type":"Bearer","expires_in":3600}`), nil
 			}
 			if r.URL.Path == "/v2/documents" {
-				return reply(201, nil, `{"documents":[{"document_id":"d"}]}`), nil
+				return testkit.Reply(201, nil, `{"documents":[{"document_id":"d"}]}`), nil
 			}
-			return reply(200, nil, `{"audit_id":"a"}`), nil
-		})}))
+			return testkit.Reply(200, nil, `{"audit_id":"a"}`), nil
+		})))
 	require.NoError(t, err)
 	for _, c := range callers {
 		if c.op == "audits.update" || c.op == "documents.create" {
@@ -487,78 +449,50 @@ func TestEveryBodyCanBeMadeAgain(t *testing.T) {
 // openai/openai-go#495, openshift-online/ocm-sdk-go#804, JetBrains/teamcity-cli#345
 func TestBodiesOfFailedAttemptsGiveTheirConnectionBack(t *testing.T) {
 	var n atomic.Int32
-	conns := newConnCounter()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server, connections := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		if n.Add(1)%5 != 0 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = w.Write(bytes.Repeat([]byte("x"), 20<<10))
 			return
 		}
 		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
-	}))
-	server.Config.ConnState = conns.state
-	server.Start()
-	t.Cleanup(server.Close)
-	transport := ownTransport(t, nil)
+	}, nil)
+	transport := newTransport(t, nil)
 	transport.MaxConnsPerHost = 1
 	client := via(t, server.URL, transport)
 	var before int
 	for i := range 100 {
 		for range 4 {
-			_, err := once(t, client, false)
-			isAPIError(503, brellium.CodeHTTPError)(t, err)
+			_, err := attempt(t, client, false)
+			testkit.IsAPIError(503, brellium.CodeHTTPError)(t, err)
 		}
-		_, err := once(t, client, false)
+		_, err := attempt(t, client, false)
 		require.NoError(t, err)
 		if i == 0 {
 			before = runtime.NumGoroutine()
 		}
 	}
-	assert.Equal(t, 1, conns.opened())
+	assert.EqualValues(t, 1, connections.Load())
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before+2)
-}
-
-// connCounter counts the connections that a server has seen.
-type connCounter struct {
-	mu   sync.Mutex
-	seen map[net.Conn]bool
-}
-
-func newConnCounter() *connCounter { return &connCounter{seen: map[net.Conn]bool{}} }
-
-func (c *connCounter) state(conn net.Conn, _ http.ConnState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seen[conn] = true
-}
-
-func (c *connCounter) opened() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.seen)
 }
 
 // TestAFailedCallClosesNobodysConnections: go-retryablehttp closes the idle
 // connections of its client after each failed call.
 func TestAFailedCallClosesNobodysConnections(t *testing.T) {
-	conns := newConnCounter()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server, connections := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
-	}))
-	server.Config.ConnState = conns.state
-	server.Start()
-	t.Cleanup(server.Close)
-	client := via(t, server.URL, ownTransport(t, nil))
+	}, nil)
+	client := via(t, server.URL, newTransport(t, nil))
 	for range 10 {
-		_, err := once(t, client, true)
+		_, err := attempt(t, client, true)
 		require.Error(t, err)
-		_, err = once(t, client, false)
+		_, err = attempt(t, client, false)
 		require.NoError(t, err)
 	}
-	assert.Equal(t, 1, conns.opened())
+	assert.EqualValues(t, 1, connections.Load())
 }
 
 // golang/vulndb#3420, golang/go#35104
@@ -574,13 +508,13 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	for _, client := range []*brellium.Client{
-		via(t, server.URL, ownTransport(t, nil)),
-		newClient(t, brellium.WithBaseURL(server.URL), brellium.WithHTTPClient(http.DefaultClient)),
-		newClient(t, brellium.WithBaseURL(server.URL)),
+		via(t, server.URL, newTransport(t, nil)),
+		testkit.NewTokenClient(t, brellium.WithBaseURL(server.URL), brellium.WithHTTPClient(http.DefaultClient)),
+		testkit.NewTokenClient(t, brellium.WithBaseURL(server.URL)),
 	} {
 		for _, write := range []bool{false, true} {
-			a, err := once(t, client, write)
-			isAPIError(307, brellium.CodeHTTPError)(t, err)
+			a, err := attempt(t, client, write)
+			testkit.IsAPIError(307, brellium.CodeHTTPError)(t, err)
 			assert.Equal(t, brellium.VerdictRejected, a.Verdict)
 			assert.NotContains(t, err.Error(), "localhost")
 		}
@@ -604,17 +538,17 @@ func TestADeadConnectionIsLeftForANewOne(t *testing.T) {
 			}
 		}
 	})
-	client := via(t, "http://"+address, ownTransport(t, nil), brellium.WithAttemptTimeout(300*time.Millisecond))
-	require.NoError(t, retrieve(t.Context(), client))
+	client := via(t, "http://"+address, newTransport(t, nil), brellium.WithAttemptTimeout(300*time.Millisecond))
+	require.NoError(t, testkit.Retrieve(t.Context(), client))
 	var resp brellium.Response
-	require.NoError(t, retrieve(t.Context(), client, brellium.WithResponseInto(&resp)))
+	require.NoError(t, testkit.Retrieve(t.Context(), client, brellium.WithResponseInto(&resp)))
 	require.Len(t, resp.Attempts, 2)
 	assert.Equal(t, brellium.VerdictUnknown, resp.Attempts[0].Verdict)
 	assert.EqualValues(t, 2, conns.Load())
 }
 
 func TestTheOwnTransport(t *testing.T) {
-	transport := brellium.NewTransport()
+	transport := wire.NewTransport()
 	assert.Equal(t, uint16(tls.VersionTLS12), transport.TLSClientConfig.MinVersion)
 	assert.True(t, transport.ForceAttemptHTTP2)
 	require.NotNil(t, transport.HTTP2)
@@ -634,7 +568,7 @@ func TestTheOwnTransport(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	_, err := once(t, via(t, server.URL, ownTransport(t, server)), false)
+	_, err := attempt(t, via(t, server.URL, newTransport(t, server)), false)
 	require.NoError(t, err)
 
 	old := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -642,15 +576,9 @@ func TestTheOwnTransport(t *testing.T) {
 	old.Config.ErrorLog = discard
 	old.StartTLS()
 	t.Cleanup(old.Close)
-	a, err := once(t, via(t, old.URL, ownTransport(t, old)), true)
+	a, err := attempt(t, via(t, old.URL, newTransport(t, old)), true)
 	assert.Equal(t, brellium.VerdictNeverSent, a.Verdict)
 	assert.False(t, brellium.OutcomeUnknown(err))
-}
-
-// answering is a client whose transport always gives what answer makes.
-func answering(t *testing.T, answer func(*http.Request) (*http.Response, error), opts ...brellium.ClientOption) *brellium.Client {
-	t.Helper()
-	return via(t, "https://api.example.test", roundTripper(answer), opts...)
 }
 
 var spaces, letters = bytes.Repeat([]byte(" "), 1<<20), bytes.Repeat([]byte("x"), 1<<20)
@@ -674,10 +602,10 @@ func (e *endless) Close() error { e.closed.Store(true); return nil }
 func TestBodiesAreBounded(t *testing.T) {
 	t.Run("error", func(t *testing.T) {
 		body := endless{of: spaces}
-		client := answering(t, func(*http.Request) (*http.Response, error) {
+		client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 500, Body: &body, ContentLength: 200 << 20}, nil
 		})
-		_, err := once(t, client, false)
+		_, err := attempt(t, client, false)
 		var e *brellium.APIError
 		require.ErrorAs(t, err, &e)
 		assert.Equal(t, brellium.CodeHTTPError, e.Code)
@@ -687,33 +615,33 @@ func TestBodiesAreBounded(t *testing.T) {
 	})
 	t.Run("envelope first", func(t *testing.T) {
 		body := endless{of: spaces}
-		client := answering(t, func(*http.Request) (*http.Response, error) {
+		client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 500, ContentLength: -1, Body: struct {
 				io.Reader
 				io.Closer
 			}{io.MultiReader(strings.NewReader(`{"error":{"code":"INTERNAL"}}`), &body), &body}}, nil
 		})
-		_, err := once(t, client, false)
-		isAPIError(500, "INTERNAL")(t, err)
+		_, err := attempt(t, client, false)
+		testkit.IsAPIError(500, "INTERNAL")(t, err)
 	})
 	t.Run("the longest", func(t *testing.T) {
 		const object = `{"audit_id":"a"}`
 		body := endless{of: letters}
-		client := answering(t, func(*http.Request) (*http.Response, error) {
+		client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 200, ContentLength: -1, Body: struct {
 				io.Reader
 				io.Closer
-			}{io.MultiReader(strings.NewReader(object), io.LimitReader(&body, int64(brellium.MaxBody-len(object)))), &body}}, nil
+			}{io.MultiReader(strings.NewReader(object), io.LimitReader(&body, int64(wire.MaxBody-len(object)))), &body}}, nil
 		})
 		require.NoError(t, client.Do(t.Context(), http.MethodGet, "/v2/audits", nil, nil))
 		assert.True(t, body.closed.Load())
 	})
 	t.Run("one byte more, unpacked", func(t *testing.T) {
-		packed := append(bytes.Repeat(zipped(string(spaces)), brellium.MaxBody/len(spaces)), zipped(" ")...)
-		client := answering(t, func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Encoding": {"gzip"}}, Body: io.NopCloser(bytes.NewReader(packed))}, nil
+		packed := strings.Repeat(gzipped(string(spaces)), wire.MaxBody/len(spaces)) + gzipped(" ")
+		client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Encoding": {"gzip"}}, Body: io.NopCloser(strings.NewReader(packed))}, nil
 		})
-		a, err := once(t, client, true)
+		a, err := attempt(t, client, true)
 		assert.Equal(t, brellium.VerdictRejected, a.Verdict)
 		var e *brellium.DecodeError
 		require.ErrorAs(t, err, &e)
@@ -722,18 +650,10 @@ func TestBodiesAreBounded(t *testing.T) {
 	})
 }
 
-func zipped(body string) []byte {
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	_, _ = io.WriteString(z, body)
-	_ = z.Close()
-	return b.Bytes()
-}
-
 // TestATransportThatLeavesGzipPacked is one of the caller's own without
 // net/http's transparent decoding.
 func TestATransportThatLeavesGzipPacked(t *testing.T) {
-	whole := zipped(`{"audit_id":"a","flags":["` + strings.Repeat("x", 1000) + `"]}`)
+	whole := []byte(gzipped(`{"audit_id":"a","flags":["` + strings.Repeat("x", 1000) + `"]}`))
 	damaged := bytes.Clone(whole)
 	damaged[len(damaged)-6] ^= 0xff // in the checksum
 	for name, tc := range map[string]struct {
@@ -750,29 +670,29 @@ func TestATransportThatLeavesGzipPacked(t *testing.T) {
 		"not gzip":   {"gzip", []byte("<html>no gzip at all</html>"), brellium.VerdictUnknown, "the response was damaged"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := answering(t, func(*http.Request) (*http.Response, error) {
+			client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: 200, ContentLength: int64(len(tc.body)),
 					Header: http.Header{"content-encoding": {tc.encoding}}, Body: io.NopCloser(bytes.NewReader(tc.body))}, nil
 			})
-			a, err := once(t, client, true)
+			a, err := attempt(t, client, true)
 			assert.Equal(t, tc.verdict, a.Verdict)
 			assert.Equal(t, tc.reason, a.Reason)
 			assert.Equal(t, tc.verdict == brellium.VerdictUnknown, brellium.OutcomeUnknown(err))
 		})
 	}
 	t.Run("empty", func(t *testing.T) {
-		client := answering(t, func(*http.Request) (*http.Response, error) {
+		client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 204, Header: http.Header{"Content-Encoding": {"gzip"}}, Body: http.NoBody}, nil
 		})
-		require.NoError(t, client.Users.Delete(t.Context(), someID))
+		require.NoError(t, client.Users.Delete(t.Context(), brelliumtest.SampleAuditID))
 	})
 	t.Run("error envelope", func(t *testing.T) {
-		client := answering(t, func(*http.Request) (*http.Response, error) {
+		client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 409, Header: http.Header{"Content-Encoding": {"gzip"}},
-				Body: io.NopCloser(bytes.NewReader(zipped(`{"error":{"code":"USER_EXISTS"}}`)))}, nil
+				Body: io.NopCloser(strings.NewReader(gzipped(`{"error":{"code":"USER_EXISTS"}}`)))}, nil
 		})
-		_, err := once(t, client, true)
-		isAPIError(409, brellium.CodeUserExists)(t, err)
+		_, err := attempt(t, client, true)
+		testkit.IsAPIError(409, brellium.CodeUserExists)(t, err)
 	})
 }
 
@@ -783,51 +703,47 @@ func TestTheStatusCountsThoughTheBodyIsLost(t *testing.T) {
 		404: brellium.VerdictRejected, 409: brellium.VerdictRejected, 429: brellium.VerdictThrottled,
 		403: brellium.VerdictBlocked, 503: brellium.VerdictUnknown, 200: brellium.VerdictUnknown, 204: brellium.VerdictUnknown,
 	} {
-		client := answering(t, func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: status, Body: io.NopCloser(io.MultiReader(strings.NewReader(`{"error":{"co`), broken{}))}, nil
+		client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: status, Body: io.NopCloser(io.MultiReader(strings.NewReader(`{"error":{"co`), iotest.ErrReader(syscall.ECONNRESET)))}, nil
 		})
-		a, err := once(t, client, true)
+		a, err := attempt(t, client, true)
 		assert.Equal(t, verdict, a.Verdict, status)
 		assert.Equal(t, verdict == brellium.VerdictUnknown, brellium.OutcomeUnknown(err), status)
 		if status >= 400 && status != 403 {
-			isAPIError(status, brellium.CodeHTTPError)(t, err)
+			testkit.IsAPIError(status, brellium.CodeHTTPError)(t, err)
 		}
 	}
 }
 
-type broken struct{}
-
-func (broken) Read([]byte) (int, error) { return 0, syscall.ECONNRESET }
-
 func TestOddAnswersOfATransport(t *testing.T) {
 	t.Run("neither answer nor error", func(t *testing.T) {
-		a, err := once(t, answering(t, func(*http.Request) (*http.Response, error) { return nil, nil }), true)
+		a, err := attempt(t, testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) { return nil, nil }), true)
 		assert.Equal(t, brellium.VerdictUnknown, a.Verdict)
 		assert.True(t, brellium.OutcomeUnknown(err))
 	})
 	t.Run("no body, no header", func(t *testing.T) {
-		a, err := once(t, answering(t, func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: 200}, nil }), false)
+		a, err := attempt(t, testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: 200}, nil }), false)
 		assert.Equal(t, brellium.VerdictDone, a.Verdict)
 		var e *brellium.DecodeError
 		require.ErrorAs(t, err, &e)
 	})
 	for _, status := range []int{100, 103, 199, 300, 304, 399, 418, 499} {
-		a, err := once(t, answering(t, func(*http.Request) (*http.Response, error) { return reply(status, nil, ""), nil }), true)
+		a, err := attempt(t, testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) { return testkit.Reply(status, nil, ""), nil }), true)
 		assert.Equal(t, brellium.VerdictRejected, a.Verdict, status)
-		isAPIError(status, brellium.CodeHTTPError)(t, err)
+		testkit.IsAPIError(status, brellium.CodeHTTPError)(t, err)
 		assert.False(t, brellium.IsTransient(err), status)
 	}
 	for _, status := range []int{500, 501, 599, 600, 999} {
-		a, err := once(t, answering(t, func(*http.Request) (*http.Response, error) { return reply(status, nil, ""), nil }), true)
+		a, err := attempt(t, testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) { return testkit.Reply(status, nil, ""), nil }), true)
 		assert.Equal(t, brellium.VerdictUnknown, a.Verdict, status)
-		isAPIError(status, brellium.CodeHTTPError)(t, err)
+		testkit.IsAPIError(status, brellium.CodeHTTPError)(t, err)
 		assert.True(t, brellium.OutcomeUnknown(err), status)
 	}
 	t.Run("names in another case", func(t *testing.T) {
-		client := answering(t, func(*http.Request) (*http.Response, error) {
-			return reply(429, http.Header{"retry-after": {"7"}, "x-request-id": {"req-1"}, "ratelimit-limit": {"100"}, "ratelimit-remaining": {"0"}, "RATELIMIT-RESET": {"7"}}, ""), nil
+		client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
+			return testkit.Reply(429, http.Header{"retry-after": {"7"}, "x-request-id": {"req-1"}, "ratelimit-limit": {"100"}, "ratelimit-remaining": {"0"}, "RATELIMIT-RESET": {"7"}}, ""), nil
 		})
-		_, err := once(t, client, false)
+		_, err := attempt(t, client, false)
 		var e *brellium.APIError
 		require.ErrorAs(t, err, &e)
 		assert.Equal(t, 7*time.Second, e.RetryAfter)
@@ -845,8 +761,8 @@ func TestAnAnswerThatSwitchesProtocolsIsNotRead(t *testing.T) {
 		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: odd\r\n\r\n")
 		_, _ = io.Copy(io.Discard, c)
 	})
-	a, err := once(t, via(t, "http://"+address, ownTransport(t, nil)), true)
-	isAPIError(101, brellium.CodeHTTPError)(t, err)
+	a, err := attempt(t, via(t, "http://"+address, newTransport(t, nil)), true)
+	testkit.IsAPIError(101, brellium.CodeHTTPError)(t, err)
 	assert.Less(t, a.Duration, 10*time.Second)
 }
 
@@ -857,31 +773,31 @@ func TestATransportThatPanicsHoldsNothing(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			var told []brellium.LimiterResult
 			step := 0
-			client := newClient(t, brellium.WithMaxConcurrency(1),
-				brellium.WithRateLimiter(limiterFunc(func(context.Context) (brellium.Permit, error) { return permit{&told}, nil })),
-				brellium.WithHTTPClient(&http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+			client := testkit.NewTokenClient(t, brellium.WithMaxConcurrency(1),
+				brellium.WithRateLimiter(testkit.LimiterFunc(func(context.Context) (brellium.Permit, error) { return testkit.Permit{Results: &told}, nil })),
+				testkit.WithTransport(testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) {
 					switch step++; {
 					case step == 1:
-						return reply(403, nil, ""), nil // from here on one at a time
+						return testkit.Reply(403, nil, ""), nil // from here on one at a time
 					case step == 3:
-						return reply(200, nil, `{"audit_id":"a"}`), nil
+						return testkit.Reply(200, nil, `{"audit_id":"a"}`), nil
 					case how == "panic":
 						panic("transport")
 					}
 					runtime.Goexit()
 					return nil, nil
-				})}))
+				})))
 			var blocked *brellium.BlockedError
-			require.ErrorAs(t, retrieve(t.Context(), client), &blocked)
+			require.ErrorAs(t, testkit.Retrieve(t.Context(), client), &blocked)
 			ended := make(chan any)
 			go func() {
 				defer func() { ended <- recover() }()
-				_ = retrieve(t.Context(), client)
+				_ = testkit.Retrieve(t.Context(), client)
 			}()
 			if got := <-ended; how == "panic" {
 				assert.Equal(t, "transport", got)
 			}
-			require.NoError(t, retrieve(t.Context(), client))
+			require.NoError(t, testkit.Retrieve(t.Context(), client))
 			assert.Len(t, told, 3)
 		})
 	}
@@ -954,7 +870,7 @@ func TestWhatTheTraceTells(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			client := answering(t, func(r *http.Request) (*http.Response, error) {
+			client := testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
 				tc.hooks(httptrace.ContextClientTrace(r.Context()))
 				if tc.cancel {
 					cancel()
@@ -965,7 +881,7 @@ func TestWhatTheTraceTells(t *testing.T) {
 				}
 				return nil, lost
 			})
-			err := createUser(ctx, client, brellium.WithMaxRetries(0))
+			err := testkit.CreateUser(ctx, client, brellium.WithMaxRetries(0))
 			assert.Equal(t, tc.unknown, brellium.OutcomeUnknown(err))
 			assert.Equal(t, tc.cancel, errors.Is(err, context.Canceled))
 			assert.Equal(t, !tc.stopped, errors.Is(err, lost))

@@ -1,0 +1,199 @@
+package brellium_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/brellium/brellium-go"
+	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
+)
+
+// hashicorp/nomad#10301, hashicorp/go-tfe#1416
+func TestHeadersOfParallelCallsDoNotMix(t *testing.T) {
+	var n atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/v2/audits/"))
+		assert.NoError(t, err)
+		assert.Equal(t, []string{strconv.Itoa(id)}, r.Header["X-Job"])
+		assert.Equal(t, id%3 == 0, r.Header.Get("X-Third") != "")
+		assert.Equal(t, "application/json", r.Header.Get("Accept"))
+		if n.Add(1)%2 == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
+	}))
+	defer server.Close()
+	client := testkit.NewTokenClient(t, brellium.WithBaseURL(server.URL), brellium.WithoutRateLimiter())
+	var calls sync.WaitGroup
+	for id := range 100 {
+		calls.Go(func() {
+			opts := []brellium.CallOption{brellium.WithHeader("x-job", strconv.Itoa(id)), brellium.WithMaxRetries(id % 2)}
+			if id%3 == 0 {
+				opts = append(opts, brellium.WithHeader("X-Third", "yes"))
+			}
+			var resp brellium.Response
+			_, err := client.Audits.Retrieve(t.Context(), strconv.Itoa(id), append(opts, brellium.WithResponseInto(&resp))...)
+			assert.LessOrEqual(t, len(resp.Attempts), 1+id%2)
+			assert.Equal(t, err == nil, resp.StatusCode == 200)
+		})
+	}
+	calls.Wait()
+	n.Store(1)
+	_, err := client.Audits.Retrieve(t.Context(), "7", brellium.WithHeader("X-Job", "7"))
+	require.NoError(t, err, "nothing of a call stays with the client")
+}
+
+func TestResponseTellsWhatTheCallMet(t *testing.T) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		assert.False(t, client.RateLimit().Known())
+		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.NeverSent(), testkit.RateLimited("2"), brelliumtest.Status(401, "UNAUTHORIZED"), brelliumtest.Bare(502), brelliumtest.OK().Delay(3*time.Second))
+		var resp brellium.Response
+		require.NoError(t, testkit.Retrieve(t.Context(), client, brellium.WithResponseInto(&resp)))
+		requests := emu.Requests(brelliumtest.OpAuditRetrieve)
+		assert.Equal(t, 200, resp.StatusCode)
+		assert.Equal(t, requests[3].RequestID, resp.RequestID)
+		assert.Equal(t, resp.RequestID, resp.Header.Get("X-Request-Id"))
+		assert.Equal(t, 100, resp.RateLimit.Limit)
+		assert.Equal(t, resp.RateLimit, client.RateLimit())
+		require.Len(t, resp.Attempts, 5)
+		var verdicts []string
+		for i, a := range resp.Attempts {
+			assert.Equal(t, i+1, a.Number)
+			verdicts = append(verdicts, fmt.Sprint(a.StatusCode, " ", a.Verdict))
+		}
+		assert.Equal(t, []string{"0 never sent", "429 throttled", "401 unauthorized", "502 unknown", "200 done"}, verdicts)
+		assert.Zero(t, resp.Attempts[0].Wait)
+		assert.LessOrEqual(t, resp.Attempts[1].Wait, 500*time.Millisecond)
+		assert.GreaterOrEqual(t, resp.Attempts[2].Wait, 2*time.Second)
+		assert.Zero(t, resp.Attempts[3].Wait, "a 401 is replayed at once")
+		assert.Equal(t, 3*time.Second, resp.Attempts[4].Duration)
+
+		// It is emptied when it is used again, and holds the last answer even
+		// where the repeat is never begun.
+		emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited("3600"))
+		require.Error(t, testkit.Retrieve(t.Context(), client, brellium.WithResponseInto(&resp)))
+		assert.Equal(t, 429, resp.StatusCode)
+		require.Len(t, resp.Attempts, 1)
+		testkit.IsInvalid(t, testkit.Retrieve(t.Context(), client, brellium.WithMaxRetries(-1), brellium.WithResponseInto(&resp)), "WithMaxRetries", "")
+	}, brellium.WithoutRateLimiter())
+}
+
+// TestTheLastAnswerStaysWhenTheRepeatIsNotBegun since a token for it cannot be
+// had.
+func TestTheLastAnswerStaysWhenTheRepeatIsNotBegun(t *testing.T) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
+		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(401, "UNAUTHORIZED"))
+		emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.Status(400, "invalid_client"))
+		var resp brellium.Response
+		testkit.IsAPIError(400, "invalid_client")(t, testkit.Retrieve(t.Context(), client, brellium.WithResponseInto(&resp)))
+		assert.Equal(t, 401, resp.StatusCode)
+		assert.Len(t, resp.Attempts, 1)
+	})
+}
+
+// TestNewTokensThatAreRefusedLeadToAPause, in which the calls fail at once.
+func TestNewTokensThatAreRefusedLeadToAPause(t *testing.T) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpAny, brelliumtest.OK().When(func(r *brelliumtest.Request) bool { return r.Operation == brelliumtest.OpTokenCreate }).Forever(),
+			brelliumtest.Status(401, "UNAUTHORIZED").Forever())
+		var err error
+		for range 3 {
+			err = testkit.CreateUser(t.Context(), client)
+			testkit.IsAPIError(401, "")(t, err)
+		}
+		var e *brellium.APIError
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, "oauth.token", e.Operation)
+		assert.LessOrEqual(t, emu.Count(brelliumtest.OpTokenCreate), 2, "no mint per call")
+		wait, ok := brellium.RetryAfter(err)
+		assert.True(t, ok)
+		assert.Positive(t, wait)
+	})
+}
+
+func TestTheCallersValuesReachTheTransport(t *testing.T) {
+	type key struct{}
+	client := testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
+		assert.Equal(t, "v", r.Context().Value(key{}))
+		return testkit.Reply(200, nil, `{"audit_id":"a"}`), nil
+	})
+	require.NoError(t, testkit.Retrieve(context.WithValue(t.Context(), key{}, "v"), client))
+}
+
+func TestALimiterOfTheCallersOwn(t *testing.T) {
+	with := func(t *testing.T, acquire testkit.LimiterFunc, answers ...*http.Response) *brellium.Client {
+		return testkit.NewTokenClient(t, brellium.WithRateLimiter(acquire), brellium.WithMaxConcurrency(1),
+			testkit.WithTransport(testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) {
+				require.NotEmpty(t, answers, "a request too many")
+				resp := answers[0]
+				answers = answers[1:]
+				return resp, nil
+			})))
+	}
+	t.Run("fails", func(t *testing.T) {
+		broken := errors.New("redis://user:secret@host is down")
+		client := with(t, func(context.Context) (brellium.Permit, error) { return nil, broken })
+		for range 2 {
+			err := testkit.CreateUser(t.Context(), client)
+			var e *brellium.ConnectionError
+			require.ErrorAs(t, err, &e)
+			assert.ErrorIs(t, err, broken)
+			assert.Equal(t, "users.create", e.Operation)
+			assert.False(t, e.Sent)
+			assert.False(t, brellium.OutcomeUnknown(err))
+			assert.NotContains(t, err.Error(), "secret")
+		}
+	})
+	t.Run("finds the deadline too near", func(t *testing.T) {
+		client := with(t, func(context.Context) (brellium.Permit, error) { return nil, context.DeadlineExceeded })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var e *brellium.InterruptedError
+		require.ErrorAs(t, testkit.CreateUser(ctx, client), &e)
+		assert.ErrorIs(t, e, context.DeadlineExceeded)
+		assert.Equal(t, "users.create", e.Operation)
+	})
+	t.Run("panics", func(t *testing.T) {
+		calls := 0
+		client := with(t, func(context.Context) (brellium.Permit, error) {
+			if calls++; calls == 1 {
+				panic("limiter")
+			}
+			return nil, nil
+		}, testkit.Reply(200, nil, `{"audit_id":"a"}`))
+		assert.PanicsWithValue(t, "limiter", func() { _ = testkit.Retrieve(t.Context(), client) })
+		require.NoError(t, testkit.Retrieve(t.Context(), client), "the one place is free again")
+	})
+	testkit.Bubble(t, "is told what each attempt said", func(t *testing.T, _ *brelliumtest.Emulator, _ *brellium.Client) {
+		var told []brellium.LimiterResult
+		var after []bool
+		headers := http.Header{"Ratelimit-Limit": {"100"}, "Ratelimit-Remaining": {"41"}, "Ratelimit-Reset": {"0"}}
+		client := with(t, func(ctx context.Context) (brellium.Permit, error) {
+			after = append(after, brellium.IsRateLimitRetry(ctx))
+			return testkit.Permit{Results: &told}, nil
+		}, testkit.Reply(429, http.Header{"Retry-After": {"2"}}, ""), testkit.Reply(503, nil, ""), testkit.Reply(503, headers, ""), testkit.Reply(200, headers, `{"audit_id":"a"}`))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
+		require.Len(t, told, 4)
+		assert.Equal(t, brellium.LimiterResult{Spent: brellium.SpentNo, Refused: true, RetryAfter: 2 * time.Second}, told[0])
+		assert.Equal(t, brellium.LimiterResult{}, told[1])
+		assert.Equal(t, brellium.SpentYes, told[2].Spent)
+		assert.Equal(t, 41, told[3].RateLimit.Remaining)
+		assert.Equal(t, []bool{false, true, false, false}, after)
+	})
+}
