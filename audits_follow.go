@@ -129,7 +129,7 @@ func (s *AuditService) newFollower(ctx context.Context, from FollowCheckpoint, o
 	options.Interval = orDefault(options.Interval, defaultFollowInterval)
 	options.Lag = orDefault(options.Lag, defaultFollowLag)
 	var cfg callConfig
-	if err := cfg.apply(opts, false, false); err != nil {
+	if err := cfg.apply(opts, false); err != nil {
 		return nil, err
 	}
 	if cfg.response != nil {

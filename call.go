@@ -106,7 +106,7 @@ func (c *Client) newCall(ctx context.Context, r request, cfg callConfig, via *ro
 	}
 	call := &call{
 		client: c, op: r.op, route: via, url: u, header: c.header, policy: cfg.policy, response: cfg.response,
-		retryable: r.retryable || r.op.retry == retryAlways,
+		retryable: r.retryable || cfg.idempotent || r.op.retry == retryAlways,
 	}
 	if cfg.header != nil {
 		call.header = maps.Clone(c.header)

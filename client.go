@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -43,7 +45,11 @@ type Client struct {
 	storage         route
 	credentials     credentials
 	observers       observers
+	seen            *seen
+}
 
+// seen is what the responses to a client and its derived clients showed last.
+type seen struct {
 	mu   sync.Mutex
 	rate RateLimit
 	mode LimiterMode // of the limiter, as last reported
@@ -67,13 +73,8 @@ func NewClient(opts ...ClientOption) (*Client, error) {
 			totalTimeout:   defaultTotalTimeout,
 		},
 	}
-	for _, o := range opts {
-		if o == nil {
-			return nil, &ValidationError{Field: "ClientOption", Reason: "must not be nil"}
-		}
-		if err := o.applyClient(&cfg); err != nil {
-			return nil, err
-		}
+	if err := cfg.apply(opts); err != nil {
+		return nil, err
 	}
 	if err := cfg.credentialsFromEnvironment(); err != nil {
 		return nil, err
@@ -87,10 +88,12 @@ func NewClient(opts ...ClientOption) (*Client, error) {
 		baseURL:         *base,
 		transport:       wire.SharedTransport(),
 		policy:          cfg.policy,
-		observers:       observers{observer: cfg.observer, logger: cfg.logger},
+		observers:       observers{observers: cfg.observers, logger: cfg.logger},
+		seen:            new(seen),
 		requestTemplate: &http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, URL: base, Host: base.Host, Method: http.MethodGet},
 		header:          http.Header{"Accept": jsonContentType, "User-Agent": {cfg.fullUserAgent()}},
 	}
+	maps.Copy(c.header, cfg.header)
 	if hc := cfg.httpClient; hc != nil {
 		if c.transport = hc.Transport; c.transport == nil {
 			c.transport = http.DefaultTransport
@@ -112,27 +115,56 @@ func NewClient(opts ...ClientOption) (*Client, error) {
 	if err := c.setUpTokens(&cfg); err != nil {
 		return nil, err
 	}
+	c.setUpServices()
+	return c, nil
+}
+
+func (c *Client) setUpServices() {
 	c.Audits = &AuditService{c}
 	c.Documents = &DocumentService{c}
 	c.Users = &UserService{c}
 	c.EmailRecipients = &EmailRecipientService{c}
 	c.OAuth = &OAuthService{c}
-	return c, nil
+}
+
+// With returns a client that shares with c the access token, the rate limiter,
+// the connections, the block guard and the observers, and differs in the options
+// given: [WithMaxRetries], [WithAttemptTimeout], [WithTotalTimeout],
+// [WithHeader], [WithUserAgent] and [WithLogger] replace what c has, and
+// [WithObserver] adds one. It suits a program in which a web handler and a batch
+// job use the API. Options for what is shared, such as the credentials, the base
+// URL and the limiter, are a [ValidationError] that names them. Token requests
+// are made with the options of the client from [NewClient].
+func (c *Client) With(opts ...ClientOption) (*Client, error) {
+	cfg := clientConfig{
+		derived: true, policy: c.policy, header: maps.Clone(c.header),
+		observers: slices.Clone(c.observers.observers), logger: c.observers.logger,
+	}
+	if err := cfg.apply(opts); err != nil {
+		return nil, err
+	}
+	d := *c
+	d.policy, d.header, d.observers = cfg.policy, cfg.header, observers{cfg.observers, cfg.logger}
+	if cfg.userAgent != "" {
+		d.header["User-Agent"] = []string{cfg.fullUserAgent()}
+	}
+	d.setUpServices()
+	return &d, nil
 }
 
 // RateLimit returns the rate limit as the headers of the newest response reported
 // it. Its Known method reports false before the first one.
 func (c *Client) RateLimit() RateLimit {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.rate
+	c.seen.mu.Lock()
+	defer c.seen.mu.Unlock()
+	return c.seen.rate
 }
 
 func (c *Client) setRateLimit(r RateLimit) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !r.ObservedAt.Before(c.rate.ObservedAt) {
-		c.rate = r
+	c.seen.mu.Lock()
+	defer c.seen.mu.Unlock()
+	if !r.ObservedAt.Before(c.seen.rate.ObservedAt) {
+		c.seen.rate = r
 	}
 }
 
@@ -157,8 +189,7 @@ func (c *Client) MarshalJSON() ([]byte, error) { return redact.Marshal(c) }
 // nil or the status is 204.
 //
 // A GET or HEAD is retried like any read. Another method is retried after an
-// unknown outcome only with [WithIdempotent], or with [WithMaxRetries] on the
-// call.
+// unknown outcome only with [WithIdempotent].
 func (c *Client) Do(ctx context.Context, method, path string, body, into any, opts ...CallOption) error {
 	r := request{body: body}
 	method = strings.ToUpper(method)
@@ -172,11 +203,11 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any, op
 	if r.path, r.query, err = splitPath(path); err != nil {
 		return err
 	}
-	cfg := callConfig{policy: c.policy}
-	if err := cfg.apply(opts, true, false); err != nil {
+	cfg, err := c.callConfig(opts)
+	if err != nil {
 		return err
 	}
-	r.op = customOperation(method, cfg.idempotent)
+	r.op = customOperation(method)
 	_, err = c.do(ctx, r, cfg, func(resp okResponse) error {
 		if into == nil || resp.status == http.StatusNoContent {
 			return resp.decodeNothing()

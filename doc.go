@@ -51,7 +51,14 @@
 // An attempt may take 30 s, and a call 60 s from its first attempt. A wait that
 // would exceed that, or the deadline of the context, is not started: the call
 // fails at once. [WithMaxRetries], [WithAttemptTimeout] and [WithTotalTimeout]
-// change these limits.
+// change these limits, for the client or for one call. [WithIdempotent] on a call
+// allows retries after any transient failure.
+//
+// One program may need several sets of limits: [Client.With] derives a client that
+// shares everything but its options. A nightly job that must wait out an hour of
+// 502s uses
+//
+//	job, err := client.With(brellium.WithMaxRetries(1000), brellium.WithTotalTimeout(2*time.Hour))
 //
 // # Errors of a call
 //
@@ -66,9 +73,10 @@
 //   - [*BlockedError]: a 403 without JSON. The request was blocked before it reached
 //     the API. Send less; the client slows down and then stops for a while.
 //   - [*DecodeError]: a 2xx response that cannot be decoded.
-//   - [*InterruptedError]: the context ended, or its deadline is too close to wait
-//     for the rate limit. It matches [context.Canceled] or
-//     [context.DeadlineExceeded] and wraps the last failure.
+//   - [*InterruptedError]: the context ended, or its deadline is too close for a
+//     wait that the call needs. It matches [context.Canceled] or
+//     [context.DeadlineExceeded] and wraps the last failure. Where the rate limit
+//     requires the wait it also matches [ErrRateLimited].
 //
 // An error of the token request is returned as the error of the call. Lists also
 // return [*PaginationError], and uploads [*UploadError].
@@ -78,6 +86,13 @@
 // error: [IsTransient] reports whether trying again later may help,
 // [OutcomeUnknown] whether a write may have taken effect, and [RetryAfter] returns
 // how long the server asked to wait.
+//
+// A handler that serves a request of its own checks in this order: [OutcomeUnknown]
+// first for a write; then [ErrRateLimited], which includes a wait that the
+// handler's deadline does not allow (respond 503 with a Retry-After from
+// [RetryAfter]; the handler's context has not ended yet); then
+// [context.DeadlineExceeded] (504) and [context.Canceled] (the caller has gone);
+// then [APIError] and the rest.
 //
 // # Logging and protected health information
 //

@@ -180,7 +180,7 @@ type DocumentCreateResult struct {
 // a retry creates nothing and returns the same documents, with a new upload URL
 // for each missing file. If one has none, a retry would create a second batch.
 // It is then retried only if the request certainly did not run, unless the call
-// has [WithMaxRetries].
+// has [WithIdempotent].
 //
 // The error is a [ValidationError] if nothing could be sent, and otherwise as
 // for every call an [APIError], [BlockedError], [ConnectionError],

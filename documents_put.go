@@ -69,7 +69,7 @@ type transfer struct {
 // putPolicy is the retry policy of a PUT: the number of retries is p's, and
 // there is no time limit but the idle timeout.
 func putPolicy(p retryPolicy, idle time.Duration) retryPolicy {
-	return retryPolicy{maxRetries: p.maxRetries, explicit: true, forced: p.forced, idleTimeout: idle}
+	return retryPolicy{maxRetries: p.maxRetries, explicit: true, idleTimeout: idle}
 }
 
 func (t *transfer) notStarted() bool { return t.result.Status == UploadNotStarted }

@@ -49,7 +49,7 @@ func (p EmailRecipientListParams) query() (url.Values, error) {
 // Create creates an email recipient.
 //
 // It is retried only if the request did not run (a 429, or a request that never
-// reached the server). [WithMaxRetries] on the call overrides that protection. If
+// reached the server). Only [WithIdempotent] overrides that protection. If
 // [OutcomeUnknown] reports true for the error, the recipient may have been
 // created; [EmailRecipientService.Ensure] resolves that.
 //

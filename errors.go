@@ -22,7 +22,8 @@ var (
 	ErrConflict = errors.New("brellium: conflict")
 	// ErrUnauthorized matches an [APIError] with status 401.
 	ErrUnauthorized = errors.New("brellium: unauthorized")
-	// ErrRateLimited matches an [APIError] with status 429.
+	// ErrRateLimited matches an [APIError] with status 429, and an
+	// [InterruptedError] for a wait that the rate limit requires.
 	ErrRateLimited = errors.New("brellium: rate limited")
 	// ErrServer matches an [APIError] with a 5xx status.
 	ErrServer = errors.New("brellium: server error")
@@ -332,23 +333,29 @@ func (e *UploadError) Error() string {
 // Unwrap returns the cause.
 func (e *UploadError) Unwrap() error { return e.Err }
 
-// InterruptedError says that the caller's context ended the call. It always
-// matches the context's error, [context.Canceled] or [context.DeadlineExceeded],
-// and the context's cause; it unwraps to the last failure, if there was one.
+// InterruptedError says that the caller's context ended the call, or that its
+// deadline is too near for a wait that the call needs. The call then ends at
+// once with a Wait above 0, while ctx.Err() is still nil; where the rate limit
+// requires the wait, the error also matches [ErrRateLimited].
+//
+// It always matches the context's error, [context.Canceled] or
+// [context.DeadlineExceeded], and the context's cause; it unwraps to the last
+// failure, if there was one.
 type InterruptedError struct {
 	// Operation is the operation's name.
 	Operation string
 	// Attempts is how many requests were sent.
 	Attempts int
-	// Wait is how long the call would have had to wait for the rate limit,
-	// where the deadline is too near for that wait; otherwise 0.
+	// Wait is how long the call would have had to wait, for the rate limit or
+	// before its next step, where the deadline is too near for that; otherwise 0.
 	Wait time.Duration
 	// Err is the context's error.
 	Err error
 	// Last is the failure of the last attempt before the context ended, or nil.
 	Last error
 
-	cause redact.Sealed[error] // of the end of the context
+	cause       redact.Sealed[error] // of the end of the context
+	rateLimited bool                 // the rate limit requires the wait
 	uncertain
 }
 
@@ -358,8 +365,11 @@ func (e *InterruptedError) Error() string {
 		s += e.Operation + ": "
 	}
 	if e.Wait > 0 {
-		s += "not sent: the rate limit requires a wait of " + e.Wait.Round(time.Millisecond).String() +
-			", longer than the deadline allows: " + e.Err.Error()
+		s += "not sent: "
+		if e.rateLimited {
+			s += "the rate limit requires "
+		}
+		s += "a wait of " + e.Wait.Round(time.Millisecond).String() + ", longer than the deadline allows: " + e.Err.Error()
 	} else {
 		s += "interrupted after " + plural(e.Attempts, "attempt") + ": " + e.Err.Error()
 	}
@@ -378,9 +388,10 @@ func (e *InterruptedError) Unwrap() error {
 	return e.Err
 }
 
-// Is matches the context's error and the context's cause.
+// Is matches the context's error, the context's cause, and [ErrRateLimited] where
+// the rate limit requires a wait that the deadline does not allow.
 func (e *InterruptedError) Is(target error) bool {
-	return errors.Is(e.Err, target) || errors.Is(e.cause.Open(), target)
+	return e.rateLimited && target == ErrRateLimited || errors.Is(e.Err, target) || errors.Is(e.cause.Open(), target)
 }
 
 // ValidationError says that a value was rejected before anything was sent.
@@ -394,14 +405,15 @@ type ValidationError struct {
 func (e *ValidationError) Error() string { return "brellium: invalid " + e.Field + ": " + e.Reason }
 
 // IsTransient reports whether a later call may succeed: after a 429, a 5xx, a
-// 408 or a failed connection. It is false for any other error response, a block,
-// the caller's own cancellation or deadline, a certificate that cannot be
-// verified, and invalid input. A [RetriesExhaustedError] is as transient as the
+// 408, a failed connection, or a wait that the caller's deadline did not allow.
+// It is false for any other error response, a block, the caller's own
+// cancellation or deadline, a certificate that cannot be verified, and invalid
+// input. A [RetriesExhaustedError] is as transient as the
 // failure that it wraps. For a write it does not say that a retry does no harm:
 // see [OutcomeUnknown].
 func IsTransient(err error) bool {
-	if _, ok := asType[*InterruptedError](err); ok {
-		return false
+	if e, ok := asType[*InterruptedError](err); ok {
+		return e.Wait > 0
 	}
 	if e, ok := asType[*APIError](err); ok {
 		return e.StatusCode == http.StatusTooManyRequests || e.StatusCode == http.StatusRequestTimeout || e.StatusCode >= 500

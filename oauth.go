@@ -54,7 +54,7 @@ func (s *OAuthService) CreateToken(ctx context.Context, opts ...CallOption) (*To
 	}
 	const unset = -1
 	cfg := callConfig{policy: retryPolicy{attemptTimeout: unset, totalTimeout: unset}}
-	if err := cfg.apply(opts, false, false); err != nil {
+	if err := cfg.apply(opts, false); err != nil {
 		return nil, err
 	}
 	var option string

@@ -266,51 +266,60 @@ type ObserverFunc func(ctx context.Context, e Event) context.Context
 // Observe calls f.
 func (f ObserverFunc) Observe(ctx context.Context, e Event) context.Context { return f(ctx, e) }
 
-// observers are the client's observer and logger, either of which may be nil.
+// observers are the client's observers and its logger, which may be nil.
 type observers struct {
-	observer Observer
-	logger   *slog.Logger
+	observers []Observer
+	logger    *slog.Logger
 }
 
-func (o *observers) on() bool { return o.observer != nil || o.logger != nil }
+func (o *observers) on() bool { return len(o.observers) > 0 || o.logger != nil }
 
 // report passes e on. It returns the context to continue with.
 func (o *observers) report(ctx context.Context, level slog.Level, e Event) context.Context {
 	if o.logger != nil {
 		o.log(ctx, level, &e)
 	}
-	if o.observer == nil {
-		return ctx
-	}
 	return o.observe(ctx, e)
 }
 
-// observe calls the observer. The context that it returns adds its values to
-// ctx and nothing else, so that it can neither end a call nor prolong it.
-func (o *observers) observe(ctx context.Context, e Event) (next context.Context) {
+// observe calls the observers.
+func (o *observers) observe(ctx context.Context, e Event) context.Context {
+	for _, observer := range o.observers {
+		ctx = observe(ctx, observer, e)
+	}
+	return ctx
+}
+
+// observe calls an observer. The context that it returns adds its values to ctx
+// and nothing else, so that it can neither end a call nor prolong it.
+func observe(ctx context.Context, o Observer, e Event) (next context.Context) {
 	next = ctx
 	defer func() { _ = recover() }() // an observer that panics must not fail the call
-	if values := o.observer.Observe(ctx, e); values != nil && values != ctx {
+	if values := o.Observe(ctx, e); values != nil && values != ctx {
 		next = &valuesContext{ctx, values}
 	}
 	return next
 }
 
-// requestHeader returns the headers that the observer adds, without those that
+// requestHeader returns the headers that the observers add, without those that
 // may not be added.
-func (o *observers) requestHeader(ctx context.Context) (header http.Header) {
-	h, ok := o.observer.(HeaderObserver)
-	if !ok {
-		return nil
+func (o *observers) requestHeader(ctx context.Context) http.Header {
+	header := http.Header{}
+	for _, observer := range o.observers {
+		if h, ok := observer.(HeaderObserver); ok {
+			addHeaders(ctx, h, header)
+		}
 	}
+	return header
+}
+
+func addHeaders(ctx context.Context, o HeaderObserver, header http.Header) {
 	defer func() { _ = recover() }() // as in observe
-	header = http.Header{}
-	for key, values := range h.RequestHeader(ctx) {
+	for key, values := range o.RequestHeader(ctx) {
 		if key = http.CanonicalHeaderKey(key); checkHeader(key, values...) == nil {
 			header[key] = values
 		}
 	}
-	return header
 }
 
 // valuesContext is a context with the values of another one before its own.
@@ -365,7 +374,7 @@ func (c *call) report(ctx context.Context, kind EventKind, fill func(*Event) slo
 
 // reportStart reports that the call begins. It returns the call's context.
 func (c *call) reportStart(ctx context.Context) context.Context {
-	if o := &c.client.observers; o.observer != nil {
+	if o := &c.client.observers; len(o.observers) > 0 {
 		return o.observe(ctx, c.event(EventCallStart))
 	}
 	return ctx
@@ -375,7 +384,7 @@ func (c *call) reportStart(ctx context.Context) context.Context {
 // context and the headers that the observer adds.
 func (c *call) reportAttemptStart(ctx context.Context) (context.Context, http.Header) {
 	o := &c.client.observers
-	if o.observer == nil {
+	if len(o.observers) == 0 {
 		return ctx, nil
 	}
 	e := c.event(EventAttemptStart)
@@ -495,9 +504,9 @@ func (c *call) reportEnd(ctx context.Context, begun time.Time, err error) {
 
 // limiterModeChanged notes the limiter's mode and reports whether it is new.
 func (c *Client) limiterModeChanged(mode LimiterMode) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	changed := c.mode != mode
-	c.mode = mode
+	c.seen.mu.Lock()
+	defer c.seen.mu.Unlock()
+	changed := c.seen.mode != mode
+	c.seen.mode = mode
 	return changed
 }

@@ -38,7 +38,7 @@ func TestNothingIsAllocatedWhereNobodyListens(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, tell))
 
 	// The same, with a listener, does allocate: the measurement can see it.
-	client.observers.observer = ObserverFunc(func(ctx context.Context, _ Event) context.Context { return ctx })
+	client.observers.observers = []Observer{ObserverFunc(func(ctx context.Context, _ Event) context.Context { return ctx })}
 	tell = func() { c.reportWait(ctx, time.Second) }
 	assert.NotZero(t, testing.AllocsPerRun(100, tell))
 }

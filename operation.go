@@ -74,15 +74,11 @@ var operations = []*operation{
 
 // customOperation is the operation of Client.Do. It has no path, since the
 // caller's may contain ids.
-func customOperation(method string, idempotent bool) *operation {
-	op := &operation{name: "client.do", method: method, retry: retryNever, write: true}
+func customOperation(method string) *operation {
 	if method == http.MethodGet || method == http.MethodHead {
-		op.write = false
+		return &operation{name: "client.do", method: method, retry: retryAlways}
 	}
-	if idempotent || !op.write {
-		op.retry = retryAlways
-	}
-	return op
+	return &operation{name: "client.do", method: method, retry: retryNever, write: true}
 }
 
 // maxQuery is the longest query string that the API accepts, in bytes; a longer

@@ -1,6 +1,7 @@
 package brellium
 
 import (
+	"fmt"
 	"log/slog"
 	"math"
 	"net/http"
@@ -63,8 +64,22 @@ type clientConfig struct {
 	maxConcurrency int
 	blockCooldown  time.Duration
 	logger         *slog.Logger
-	observer       Observer
+	observers      []Observer
 	policy         retryPolicy
+	header         http.Header
+	derived        bool // for Client.With
+}
+
+func (c *clientConfig) apply(opts []ClientOption) error {
+	for _, o := range opts {
+		if o == nil {
+			return &ValidationError{Field: "ClientOption", Reason: "must not be nil"}
+		}
+		if err := o.applyClient(c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // callConfig is what the options of one call set, on top of the client's.
@@ -79,10 +94,10 @@ type callConfig struct {
 // callConfig applies the options of one call.
 func (c *Client) callConfig(opts []CallOption) (callConfig, error) {
 	cfg := callConfig{policy: c.policy}
-	return cfg, cfg.apply(opts, false, false)
+	return cfg, cfg.apply(opts, false)
 }
 
-func (cfg *callConfig) apply(opts []CallOption, custom, all bool) error {
+func (cfg *callConfig) apply(opts []CallOption, all bool) error {
 	for _, o := range opts {
 		if o == nil {
 			return &ValidationError{Field: "CallOption", Reason: "must not be nil"}
@@ -94,9 +109,6 @@ func (cfg *callConfig) apply(opts []CallOption, custom, all bool) error {
 	if cfg.prefetch && !all {
 		return &ValidationError{Field: "WithPrefetch", Reason: "applies to the All methods only"}
 	}
-	if cfg.idempotent && !custom {
-		return &ValidationError{Field: "WithIdempotent", Reason: "applies to Client.Do only; for every other method it is known whether it may be retried"}
-	}
 	return nil
 }
 
@@ -104,32 +116,42 @@ type clientOption func(*clientConfig) error
 
 func (o clientOption) applyClient(c *clientConfig) error { return o(c) }
 
+// sharedOption is an option for what derived clients share, which Client.With
+// rejects.
+func sharedOption(name string, set func(*clientConfig) error) ClientOption {
+	return clientOption(func(c *clientConfig) error {
+		if c.derived {
+			return &ValidationError{Field: name, Reason: "cannot be changed by Client.With: derived clients share it"}
+		}
+		return set(c)
+	})
+}
+
 type callOption func(*callConfig) error
 
 func (o callOption) applyCall(c *callConfig) error { return o(c) }
 
-// policyOption sets a part of the retry policy, of the client or (onCall) of one
-// call.
-type policyOption func(p *retryPolicy, onCall bool) error
+// policyOption sets a part of the retry policy, of the client or of one call.
+type policyOption func(p *retryPolicy) error
 
-func (o policyOption) applyClient(c *clientConfig) error { return o(&c.policy, false) }
-func (o policyOption) applyCall(c *callConfig) error     { return o(&c.policy, true) }
+func (o policyOption) applyClient(c *clientConfig) error { return o(&c.policy) }
+func (o policyOption) applyCall(c *callConfig) error     { return o(&c.policy) }
 
-// WithMaxRetries sets how often a call may be retried after its first attempt,
+// WithMaxRetries limits how often a call is retried after its first attempt,
 // retries after a 429 included. The default is 4 retries, and 9 after a 429. 0
 // means no retry; the one retry with a new token after a 401 does not count.
 //
-// On a client it does not allow retries that could do harm: [UserService.Create],
-// [EmailRecipientService.Create], and [DocumentService.Create] without an
-// external id on every document, are still retried only after a 429 and where
-// the request certainly did not reach the server. On a call it overrides that
-// protection: the call is then retried after unknown outcomes too.
+// It is only a limit. It does not allow retries that could do harm:
+// [UserService.Create], [EmailRecipientService.Create], and
+// [DocumentService.Create] without an external id on every document, are retried
+// only after a 429 and where the request certainly did not reach the server. Only
+// [WithIdempotent] overrides that protection.
 func WithMaxRetries(n int) Option {
-	return policyOption(func(p *retryPolicy, onCall bool) error {
+	return policyOption(func(p *retryPolicy) error {
 		if n < 0 {
 			return &ValidationError{Field: "WithMaxRetries", Reason: "must not be negative"}
 		}
-		p.maxRetries, p.explicit, p.forced = n, true, onCall
+		p.maxRetries, p.explicit = n, true
 		return nil
 	})
 }
@@ -138,7 +160,7 @@ func WithMaxRetries(n int) Option {
 // response. The default is 30 s; 0 means no limit. An attempt that times out is
 // retried where that does no harm.
 func WithAttemptTimeout(d time.Duration) Option {
-	return policyOption(func(p *retryPolicy, _ bool) error {
+	return policyOption(func(p *retryPolicy) error {
 		if d < 0 {
 			return &ValidationError{Field: "WithAttemptTimeout", Reason: "must not be negative"}
 		}
@@ -152,7 +174,7 @@ func WithAttemptTimeout(d time.Duration) Option {
 // The wait for the rate limit before the first attempt does not count: a context
 // with a deadline limits that too.
 func WithTotalTimeout(d time.Duration) Option {
-	return policyOption(func(p *retryPolicy, _ bool) error {
+	return policyOption(func(p *retryPolicy) error {
 		if d < 0 {
 			return &ValidationError{Field: "WithTotalTimeout", Reason: "must not be negative"}
 		}
@@ -165,7 +187,7 @@ func WithTotalTimeout(d time.Duration) Option {
 // organization. White space around them is trimmed, since secrets read from
 // files end in a newline.
 func WithClientCredentials(id, secretValue string) ClientOption {
-	return clientOption(func(c *clientConfig) error {
+	return sharedOption("WithClientCredentials", func(c *clientConfig) error {
 		var err error
 		if c.clientID, err = newSecret("WithClientCredentials", "the client id", id); err != nil {
 			return err
@@ -178,7 +200,7 @@ func WithClientCredentials(id, secretValue string) ClientOption {
 // WithAccessToken sets a fixed access token in place of client credentials. The
 // client cannot renew it: after a 401, calls return an [APIError].
 func WithAccessToken(token string) ClientOption {
-	return clientOption(func(c *clientConfig) error {
+	return sharedOption("WithAccessToken", func(c *clientConfig) error {
 		var err error
 		c.accessToken, err = newSecret("WithAccessToken", "the token", token)
 		return err
@@ -189,7 +211,7 @@ func WithAccessToken(token string) ClientOption {
 // It may have a path, for a gateway. It must be https, or http to a loopback
 // address, and must not contain user info, a query or a fragment.
 func WithBaseURL(baseURL string) ClientOption {
-	return clientOption(func(c *clientConfig) error {
+	return sharedOption("WithBaseURL", func(c *clientConfig) error {
 		if strings.TrimSpace(baseURL) == "" {
 			return &ValidationError{Field: "WithBaseURL", Reason: "must not be blank"}
 		}
@@ -207,7 +229,7 @@ func WithBaseURL(baseURL string) ClientOption {
 // The transport must not retry requests, since attempts would multiply; one of
 // go-retryablehttp is rejected.
 func WithHTTPClient(hc *http.Client) ClientOption {
-	return clientOption(func(c *clientConfig) error {
+	return sharedOption("WithHTTPClient", func(c *clientConfig) error {
 		if hc == nil {
 			return &ValidationError{Field: "WithHTTPClient", Reason: "must not be nil"}
 		}
@@ -242,7 +264,7 @@ func WithUserAgent(text string) ClientOption {
 // WithTokenStore shares access tokens with other clients through store: one of
 // them mints a token while the others wait.
 func WithTokenStore(store TokenStore) ClientOption {
-	return clientOption(func(c *clientConfig) error {
+	return sharedOption("WithTokenStore", func(c *clientConfig) error {
 		if isNil(store) {
 			return &ValidationError{Field: "WithTokenStore", Reason: "must not be nil"}
 		}
@@ -255,7 +277,7 @@ func WithTokenStore(store TokenStore) ClientOption {
 // organization may share. Without [WithRateLimiter], [WithRateLimit] and
 // [WithoutRateLimiter] each client has its own [AdaptiveLimiter].
 func WithRateLimiter(l Limiter) ClientOption {
-	return clientOption(func(c *clientConfig) error {
+	return sharedOption("WithRateLimiter", func(c *clientConfig) error {
 		if isNil(l) {
 			return &ValidationError{Field: "WithRateLimiter", Reason: "must not be nil"}
 		}
@@ -268,7 +290,7 @@ func WithRateLimiter(l Limiter) ClientOption {
 // it where the organization also runs clients that do not back off for others;
 // [SplitRateLimit] computes the shares.
 func WithRateLimit(burst int, perSecond float64) ClientOption {
-	return clientOption(func(c *clientConfig) error {
+	return sharedOption("WithRateLimit", func(c *clientConfig) error {
 		l, err := NewFixedLimiter(burst, perSecond)
 		if err != nil {
 			return &ValidationError{Field: "WithRateLimit", Reason: "needs a burst of at least 1 and a finite rate above 0"}
@@ -280,7 +302,7 @@ func WithRateLimit(burst int, perSecond float64) ClientOption {
 // WithoutRateLimiter sends attempts without pacing. Each call still waits after a
 // 429.
 func WithoutRateLimiter() ClientOption {
-	return clientOption(func(c *clientConfig) error { return c.setLimiter("WithoutRateLimiter", nil) })
+	return sharedOption("WithoutRateLimiter", func(c *clientConfig) error { return c.setLimiter("WithoutRateLimiter", nil) })
 }
 
 func (c *clientConfig) setLimiter(option string, l Limiter) error {
@@ -294,7 +316,7 @@ func (c *clientConfig) setLimiter(option string, l Limiter) error {
 // WithMaxConcurrency allows at most n attempts in flight, at least 1. The default
 // is no limit but the rate limit.
 func WithMaxConcurrency(n int) ClientOption {
-	return clientOption(func(c *clientConfig) error {
+	return sharedOption("WithMaxConcurrency", func(c *clientConfig) error {
 		if n < 1 || n > math.MaxInt32 {
 			return &ValidationError{Field: "WithMaxConcurrency", Reason: "must be 1 or more"}
 		}
@@ -308,7 +330,7 @@ func WithMaxConcurrency(n int) ClientOption {
 // never stops the client: calls still go one at a time while a block lasts. See
 // [BlockedError].
 func WithBlockCooldown(d time.Duration) ClientOption {
-	return clientOption(func(c *clientConfig) error {
+	return sharedOption("WithBlockCooldown", func(c *clientConfig) error {
 		if d < 0 {
 			return &ValidationError{Field: "WithBlockCooldown", Reason: "must not be negative"}
 		}
@@ -331,13 +353,14 @@ func WithLogger(l *slog.Logger) ClientOption {
 }
 
 // WithObserver calls o with the events of each call; see [Event]. An o that is
-// also a [HeaderObserver] can add headers.
+// also a [HeaderObserver] can add headers. Given several times, also to
+// [Client.With], it adds one observer each time; they are called in that order.
 func WithObserver(o Observer) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		if isNil(o) {
 			return &ValidationError{Field: "WithObserver", Reason: "must not be nil"}
 		}
-		c.observer = o
+		c.observers = append(c.observers, o)
 		return nil
 	})
 }
@@ -378,26 +401,42 @@ func checkHeader(key string, values ...string) error {
 	return &ValidationError{Field: "WithHeader", Reason: key + " is set by the client"}
 }
 
-// WithHeader adds a header to every attempt of the call. Authorization,
-// Content-Type, Content-Length, Transfer-Encoding, Host, Idempotency-Key and the
-// headers of the connection (Connection, Proxy-Authorization, Upgrade and
-// similar) are rejected.
-func WithHeader(key, value string) CallOption {
-	return callOption(func(c *callConfig) error {
-		key = http.CanonicalHeaderKey(key)
-		if err := checkHeader(key, value); err != nil {
-			return err
-		}
-		if c.header == nil {
-			c.header = http.Header{}
-		}
-		c.header.Set(key, value)
-		return nil
-	})
+// WithHeader adds a header to every attempt of the call, or of each call of the
+// client, including its token requests. A client's headers are not sent to
+// storage, whose URLs are signed. Authorization, Content-Type, Content-Length,
+// Transfer-Encoding, Host, Idempotency-Key and the headers of the connection
+// (Connection, Proxy-Authorization, Upgrade and similar) are rejected.
+func WithHeader(key, value string) Option {
+	return headerOption{http.CanonicalHeaderKey(key), value}
 }
 
-// WithIdempotent says that sending this call of [Client.Do] again does no harm: it
-// is then retried like a read. Other methods reject it.
+type headerOption struct{ key, value string }
+
+func (o headerOption) applyClient(c *clientConfig) error { return o.set(&c.header) }
+func (o headerOption) applyCall(c *callConfig) error     { return o.set(&c.header) }
+
+func (o headerOption) set(h *http.Header) error {
+	if err := checkHeader(o.key, o.value); err != nil {
+		return err
+	}
+	if *h == nil {
+		*h = http.Header{}
+	}
+	h.Set(o.key, o.value)
+	return nil
+}
+
+// Format hides the value, which may be a secret of a gateway.
+func (o headerOption) Format(s fmt.State, verb rune) {
+	redact.Format(s, verb, "brellium.WithHeader("+o.key+")")
+}
+
+// WithIdempotent says that it does no harm if this call takes effect more than
+// once: it is then retried like a read, after unknown outcomes too. It is the only
+// option that overrides the protection of [UserService.Create],
+// [EmailRecipientService.Create], [DocumentService.Create] and [Client.Do].
+// [UserService.Ensure] and [EmailRecipientService.Ensure] are the safe way to
+// retry the first two.
 func WithIdempotent() CallOption {
 	return callOption(func(c *callConfig) error { c.idempotent = true; return nil })
 }

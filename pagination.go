@@ -59,7 +59,7 @@ func newLister[T any, P resource[T]](c *Client, op *operation, query func() (url
 		return nil, "", err
 	}
 	cfg := callConfig{policy: c.policy}
-	if err := cfg.apply(opts, false, all); err != nil {
+	if err := cfg.apply(opts, all); err != nil {
 		return nil, "", err
 	}
 	cursor := q.Get("cursor")

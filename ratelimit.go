@@ -301,7 +301,7 @@ type permit pace.Permit
 func acquireFrom(ctx context.Context, q *pace.Queue) (Permit, error) {
 	p, err := q.Acquire(ctx, IsRateLimitRetry(ctx))
 	if e, ok := err.(*pace.TooLong); ok {
-		return nil, &InterruptedError{Wait: e.Wait, Err: context.DeadlineExceeded}
+		return nil, &InterruptedError{Wait: e.Wait, Err: context.DeadlineExceeded, rateLimited: true}
 	}
 	if err != nil {
 		return nil, err

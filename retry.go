@@ -29,10 +29,7 @@ type retryPolicy struct {
 	maxRetries int
 	// explicit is true where the caller set maxRetries, on the client or on the
 	// call: it then counts retries after a 429 too.
-	explicit bool
-	// forced is true where the caller set maxRetries on the call itself: it then
-	// applies to unknown outcomes of every operation.
-	forced         bool
+	explicit       bool
 	attemptTimeout time.Duration // 0: none
 	totalTimeout   time.Duration // 0: none
 	idleTimeout    time.Duration // ends an attempt whose body makes no progress; 0: none
@@ -109,7 +106,7 @@ func (c *call) retryBudget() (budget, used int) {
 	case VerdictNeverSent:
 		budget, used = c.policy.maxRetries, c.retries
 	case VerdictUnknown:
-		if c.retryable || c.policy.forced {
+		if c.retryable {
 			budget, used = c.policy.maxRetries, c.retries
 		}
 	case VerdictThrottled:
@@ -233,7 +230,7 @@ func (c *call) limiterError(ctx context.Context, err error) error {
 		return err
 	}
 	if _, ok := ctx.Deadline(); ok && errors.Is(err, context.DeadlineExceeded) {
-		return &InterruptedError{Err: context.DeadlineExceeded}
+		return &InterruptedError{Err: context.DeadlineExceeded, rateLimited: true}
 	}
 	return &ConnectionError{Operation: c.op.name, Reason: "the rate limiter failed", Err: redact.Hide(err)}
 }
@@ -289,10 +286,14 @@ func pause(ctx context.Context, d time.Duration, operation string, attempts int,
 	if err == nil {
 		return nil
 	}
-	return &InterruptedError{
+	e := &InterruptedError{
 		Operation: operation, Attempts: attempts, Err: err, Last: last,
 		cause: redact.Cause(ctx), uncertain: uncertain{OutcomeUnknown(last)},
 	}
+	if ctx.Err() == nil {
+		e.Wait = d
+	}
+	return e
 }
 
 // errAlreadyDone is returned by beforeRetry where the call has succeeded

@@ -53,9 +53,9 @@ func (p UserListParams) query() (url.Values, error) { return emailQuery(p.Email,
 // Create creates a user and sends the invitation.
 //
 // It is retried only if the request did not run (a 429, or a request that never
-// reached the server), so that nobody is invited twice. [WithMaxRetries] on the
-// call overrides that protection. If [OutcomeUnknown] reports true for the error,
-// the user may have been invited; [UserService.Ensure] resolves that.
+// reached the server), so that nobody is invited twice. Only [WithIdempotent]
+// overrides that protection. If [OutcomeUnknown] reports true for the error, the
+// user may have been invited; [UserService.Ensure] resolves that.
 //
 // It returns the errors of any call (see the package overview). An [APIError] with
 // [CodeInvitationPending] or [CodeUserExists] means that the user already exists.
