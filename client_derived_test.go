@@ -17,6 +17,7 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
 
 func derive(t *testing.T, c *brellium.Client, opts ...brellium.ClientOption) *brellium.Client {
@@ -25,33 +26,28 @@ func derive(t *testing.T, c *brellium.Client, opts ...brellium.ClientOption) *br
 	return d
 }
 
-func getAudit(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) error {
-	_, err := c.Audits.Retrieve(ctx, brelliumtest.SampleAuditID, opts...)
-	return err
-}
-
 func TestADerivedClientSharesTokenLimiterGuardAndRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
 		parent, err := emu.Client(brellium.WithRateLimit(2, 1))
 		require.NoError(t, err)
 		child := derive(t, derive(t, parent, brellium.WithMaxRetries(0)), brellium.WithTotalTimeout(time.Minute))
-		require.NoError(t, getAudit(t.Context(), parent))
-		require.NoError(t, getAudit(t.Context(), child))
+		require.NoError(t, testkit.Retrieve(t.Context(), parent))
+		require.NoError(t, testkit.Retrieve(t.Context(), child))
 		assert.Equal(t, 1, emu.Count(brelliumtest.OpTokenCreate), "one token")
 		assert.Equal(t, parent.RateLimit(), child.RateLimit())
 		assert.Equal(t, 98, parent.RateLimit().Remaining)
 
 		begun := time.Now()
-		require.NoError(t, getAudit(t.Context(), child))
+		require.NoError(t, testkit.Retrieve(t.Context(), child))
 		assert.Equal(t, time.Second, time.Since(begun), "one limiter, whose burst of 2 is spent")
 
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(2))
-		require.Error(t, getAudit(t.Context(), parent))
-		require.Error(t, getAudit(t.Context(), child))
+		require.Error(t, testkit.Retrieve(t.Context(), parent))
+		require.Error(t, testkit.Retrieve(t.Context(), child))
 		sent := emu.Count(brelliumtest.OpAuditRetrieve)
 		var stopped *brellium.BlockedError
-		require.ErrorAs(t, getAudit(t.Context(), parent), &stopped)
+		require.ErrorAs(t, testkit.Retrieve(t.Context(), parent), &stopped)
 		assert.False(t, stopped.RetryAt.IsZero())
 		assert.Equal(t, sent, emu.Count(brelliumtest.OpAuditRetrieve), "one guard")
 	})
@@ -77,11 +73,11 @@ func TestADerivedClientHasItsOwnOptions(t *testing.T) {
 			brellium.WithUserAgent("batch/2"), brellium.WithLogger(slog.New(slog.NewTextHandler(&ownLog, nil))))
 
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE"))
-		require.Error(t, getAudit(t.Context(), child), "no retry")
+		require.Error(t, testkit.Retrieve(t.Context(), child), "no retry")
 		assert.NotContains(t, log.String(), "audits.retrieve")
 		assert.Contains(t, ownLog.String(), "audits.retrieve")
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE"))
-		require.NoError(t, getAudit(t.Context(), parent), "the parent retries as before")
+		require.NoError(t, testkit.Retrieve(t.Context(), parent), "the parent retries as before")
 		assert.Equal(t, int32(2), all.Load(), "the parent's observer sees the calls of both")
 		assert.Equal(t, int32(1), own.Load())
 
@@ -141,12 +137,12 @@ func TestADerivedClientCanWaitOutALongOutage(t *testing.T) {
 		time.AfterFunc(time.Hour, emu.ClearFaults)
 		job := derive(t, client, brellium.WithMaxRetries(1000), brellium.WithTotalTimeout(2*time.Hour))
 		begun := time.Now()
-		require.NoError(t, getAudit(t.Context(), job))
+		require.NoError(t, testkit.Retrieve(t.Context(), job))
 		assert.InDelta(t, time.Hour.Seconds(), time.Since(begun).Seconds(), 21)
 
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.HTML(502).Forever())
 		var exhausted *brellium.RetriesExhaustedError
-		require.ErrorAs(t, getAudit(t.Context(), client), &exhausted, "the client itself gives up as before")
+		require.ErrorAs(t, testkit.Retrieve(t.Context(), client), &exhausted, "the client itself gives up as before")
 		assert.Equal(t, 5, exhausted.Attempts)
 	})
 }
@@ -191,7 +187,7 @@ func TestOnlyWithIdempotentAllowsARetryThatCouldDoHarm(t *testing.T) {
 				t.Run(name+"/"+what+"/"+options, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						sent := 0
-						transport := sendFunc(func(*http.Request) (*http.Response, error) { sent++; return fault() })
+						transport := testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) { sent++; return fault() })
 						client, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithHTTPClient(&http.Client{Transport: transport}), brellium.WithMaxRetries(4))
 						require.NoError(t, err)
 						assert.True(t, brellium.OutcomeUnknown(call(t.Context(), client, tc.opts...)))
@@ -203,18 +199,14 @@ func TestOnlyWithIdempotentAllowsARetryThatCouldDoHarm(t *testing.T) {
 	}
 }
 
-type sendFunc func(*http.Request) (*http.Response, error)
-
-func (f sendFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 func TestAWaitThatTheDeadlineDoesNotAllowIsARateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, err := brelliumtest.New().Client(brellium.WithRateLimit(1, 0.1))
 		require.NoError(t, err)
-		require.NoError(t, getAudit(t.Context(), client))
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		err = getAudit(ctx, client)
+		err = testkit.Retrieve(ctx, client)
 		assert.NoError(t, ctx.Err(), "it fails at once")
 		assert.ErrorIs(t, err, brellium.ErrRateLimited)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)

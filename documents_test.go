@@ -70,7 +70,7 @@ func TestDocumentsCreateIsRetriedOnlyWithExternalIDs(t *testing.T) {
 		{"every document has one", []string{"a", "b"}, nil, 2, 2},
 		{"one has none", []string{"a", ""}, nil, 1, 2},
 		{"none has one", []string{"", ""}, nil, 1, 2},
-		{"none has one, and the call has WithMaxRetries", []string{"", ""}, []brellium.CallOption{brellium.WithMaxRetries(1)}, 2, 4},
+		{"none has one, and the call is idempotent", []string{"", ""}, []brellium.CallOption{brellium.WithIdempotent()}, 2, 4},
 	} {
 		testkit.Bubble(t, test.name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.DropAfter())

@@ -104,7 +104,7 @@ func TestTheHelpersTakeAnyError(t *testing.T) {
 		"connection": {err: &brellium.ConnectionError{}, transient: true},
 		"interrupted": {err: &brellium.InterruptedError{Err: context.Canceled, Last: transient},
 			wait: 3 * time.Second},
-		"too long a queue": {err: &brellium.InterruptedError{Err: context.DeadlineExceeded, Wait: time.Minute}, wait: time.Minute},
+		"too long a queue": {err: &brellium.InterruptedError{Err: context.DeadlineExceeded, Wait: time.Minute}, transient: true, wait: time.Minute},
 		"upload":           {err: &brellium.UploadError{Err: transient}, transient: true, wait: 3 * time.Second},
 		"page":             {err: &brellium.PaginationError{Err: transient}, transient: true, wait: 3 * time.Second},
 		"block":            {err: &brellium.BlockedError{}},

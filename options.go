@@ -1,7 +1,6 @@
 package brellium
 
 import (
-	"fmt"
 	"log/slog"
 	"math"
 	"net/http"
@@ -407,28 +406,27 @@ func checkHeader(key string, values ...string) error {
 // Transfer-Encoding, Host, Idempotency-Key and the headers of the connection
 // (Connection, Proxy-Authorization, Upgrade and similar) are rejected.
 func WithHeader(key, value string) Option {
-	return headerOption{http.CanonicalHeaderKey(key), value}
+	return headerOption{http.CanonicalHeaderKey(key), redact.Seal(value)}
 }
 
-type headerOption struct{ key, value string }
+// headerOption hides the value, which may be a secret of a gateway.
+type headerOption struct {
+	key   string
+	value redact.Sealed[string]
+}
 
 func (o headerOption) applyClient(c *clientConfig) error { return o.set(&c.header) }
 func (o headerOption) applyCall(c *callConfig) error     { return o.set(&c.header) }
 
 func (o headerOption) set(h *http.Header) error {
-	if err := checkHeader(o.key, o.value); err != nil {
+	if err := checkHeader(o.key, o.value.Open()); err != nil {
 		return err
 	}
 	if *h == nil {
 		*h = http.Header{}
 	}
-	h.Set(o.key, o.value)
+	h.Set(o.key, o.value.Open())
 	return nil
-}
-
-// Format hides the value, which may be a secret of a gateway.
-func (o headerOption) Format(s fmt.State, verb rune) {
-	redact.Format(s, verb, "brellium.WithHeader("+o.key+")")
 }
 
 // WithIdempotent says that it does no harm if this call takes effect more than

@@ -378,7 +378,7 @@ func TestWhatMayHaveRunIsNotForgotten(t *testing.T) {
 	} {
 		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			emu.Inject(brelliumtest.OpUserCreate, brelliumtest.DropAfter(), later)
-			err := testkit.CreateUser(t.Context(), client, brellium.WithMaxRetries(2))
+			err := testkit.CreateUser(t.Context(), client, brellium.WithIdempotent(), brellium.WithMaxRetries(2))
 			require.Error(t, err)
 			assert.True(t, brellium.OutcomeUnknown(err), "%v", err)
 			assert.Contains(t, err.Error(), "outcome unknown")
@@ -388,7 +388,7 @@ func TestWhatMayHaveRunIsNotForgotten(t *testing.T) {
 		emu.Inject(brelliumtest.OpUserCreate, brelliumtest.DropAfter(), testkit.RateLimited("30"))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Second, cancel)
-		err := testkit.CreateUser(ctx, client, brellium.WithMaxRetries(2))
+		err := testkit.CreateUser(ctx, client, brellium.WithIdempotent(), brellium.WithMaxRetries(2))
 		assert.ErrorIs(t, err, context.Canceled)
 		assert.True(t, brellium.OutcomeUnknown(err))
 		testkit.IsAPIError(429, brellium.CodeRateLimited)(t, err)
