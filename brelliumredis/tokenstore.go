@@ -53,6 +53,9 @@ type TokenStoreOptions struct {
 // A token is removed from Redis when it expires, by the clock of the server. A
 // process reads how long the token is still valid, so that the clocks of the
 // processes need not agree. A token without a known expiry is kept for a day.
+//
+// The Redis client should honor contexts (redis.Options.ContextTimeoutEnabled):
+// the client waits for a store at most 1 s, which it says by the context.
 type TokenStore struct {
 	rdb  redis.UniversalClient
 	seal func() cipher.AEAD // a function, since dumpers cannot print its value
