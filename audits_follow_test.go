@@ -35,7 +35,7 @@ func TestWaitForAuditReturnsItOnceItExists(t *testing.T) {
 	})
 }
 
-func TestWaitForAuditEndsWhereThereWillBeNone(t *testing.T) {
+func TestWaitForAuditEndsIfThereWillBeNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithAuditDelay(time.Hour))
 		client := testkit.NewClient(t, emu)
@@ -68,7 +68,7 @@ func TestWaitForAuditEndsWhereThereWillBeNone(t *testing.T) {
 	})
 }
 
-func TestWaitForAuditWaitsForAListThatLagsBehind(t *testing.T) {
+func TestWaitForAuditWaitsForALaggingList(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		results, err := client.Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
 		require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestFollowLosesNothingThroughCrashes(t *testing.T) {
 	})
 }
 
-func TestFollowHandsOverWhatHasNotChangedOnce(t *testing.T) {
+func TestFollowReturnsUnchangedAuditsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithSeedStart(time.Now().Add(-24 * time.Hour)))
 		client := testkit.NewClient(t, emu)
@@ -218,7 +218,7 @@ func TestFollowCatchesUpAndEnds(t *testing.T) {
 	})
 }
 
-func TestFollowBeginsAWindowAgainWhoseCursorIsRefused(t *testing.T) {
+func TestFollowRestartsAWindowWhoseCursorIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithSeedStart(time.Now().Add(-24 * time.Hour)))
 		emu.SeedAudits(20)
@@ -267,7 +267,7 @@ func TestFollowEndsAWindowByTheAPIsClock(t *testing.T) {
 	}
 }
 
-func TestFollowHandsOverAPageWhoseLinkIsBroken(t *testing.T) {
+func TestFollowReturnsAPageWithABrokenLink(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditList, brelliumtest.Respond(200, "application/json", `{"object":"list","data":[{"audit_id":"a"}],"has_more":true}`))
 		var got []string
@@ -288,7 +288,7 @@ func TestFollowHandsOverAPageWhoseLinkIsBroken(t *testing.T) {
 	})
 }
 
-func TestFollowRefusesWrongOptions(t *testing.T) {
+func TestFollowRejectsInvalidOptions(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
 	for field, test := range map[string]struct {

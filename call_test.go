@@ -23,7 +23,7 @@ import (
 )
 
 // hashicorp/nomad#10301, hashicorp/go-tfe#1416
-func TestHeadersOfParallelCallsDoNotMix(t *testing.T) {
+func TestHeadersOfConcurrentCallsDoNotMix(t *testing.T) {
 	var n atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/v2/audits/"))
@@ -58,7 +58,7 @@ func TestHeadersOfParallelCallsDoNotMix(t *testing.T) {
 	require.NoError(t, err, "nothing of a call stays with the client")
 }
 
-func TestResponseTellsWhatTheCallMet(t *testing.T) {
+func TestResponseReportsEveryAttempt(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		assert.False(t, client.RateLimit().Known())
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.NeverSent(), testkit.RateLimited("2"), brelliumtest.Status(401, "UNAUTHORIZED"), brelliumtest.Bare(502), brelliumtest.OK().Delay(3*time.Second))
@@ -93,9 +93,9 @@ func TestResponseTellsWhatTheCallMet(t *testing.T) {
 	}, brellium.WithoutRateLimiter())
 }
 
-// TestTheLastAnswerStaysWhenTheRepeatIsNotBegun since a token for it cannot be
+// TestResponseIsKeptIfTheRetryCannotStart since a token for it cannot be
 // had.
-func TestTheLastAnswerStaysWhenTheRepeatIsNotBegun(t *testing.T) {
+func TestResponseIsKeptIfTheRetryCannotStart(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(401, "UNAUTHORIZED"))
@@ -107,8 +107,8 @@ func TestTheLastAnswerStaysWhenTheRepeatIsNotBegun(t *testing.T) {
 	})
 }
 
-// TestNewTokensThatAreRefusedLeadToAPause, in which the calls fail at once.
-func TestNewTokensThatAreRefusedLeadToAPause(t *testing.T) {
+// TestRejectedNewTokensLeadToAPause, in which the calls fail at once.
+func TestRejectedNewTokensLeadToAPause(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAny, brelliumtest.OK().When(func(r *brelliumtest.Request) bool { return r.Operation == brelliumtest.OpTokenCreate }).Forever(),
 			brelliumtest.Status(401, "UNAUTHORIZED").Forever())
@@ -127,7 +127,7 @@ func TestNewTokensThatAreRefusedLeadToAPause(t *testing.T) {
 	})
 }
 
-func TestTheCallersValuesReachTheTransport(t *testing.T) {
+func TestContextValuesReachTheTransport(t *testing.T) {
 	type key struct{}
 	client := testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
 		assert.Equal(t, "v", r.Context().Value(key{}))
@@ -136,7 +136,7 @@ func TestTheCallersValuesReachTheTransport(t *testing.T) {
 	require.NoError(t, testkit.Retrieve(context.WithValue(t.Context(), key{}, "v"), client))
 }
 
-func TestALimiterOfTheCallersOwn(t *testing.T) {
+func TestOwnLimiter(t *testing.T) {
 	with := func(t *testing.T, acquire testkit.LimiterFunc, answers ...*http.Response) *brellium.Client {
 		return testkit.NewTokenClient(t, brellium.WithRateLimiter(acquire), brellium.WithMaxConcurrency(1),
 			testkit.WithTransport(testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) {

@@ -126,7 +126,7 @@ func decodesPage[T any, P resource[T]](t *testing.T, op *operation, body []byte)
 }
 
 // The newer engine of encoding/json names the keys of maps in its errors.
-func TestADecodeErrorNamesNoKeyOfAMap(t *testing.T) {
+func TestDecodeErrorNamesNoMapKey(t *testing.T) {
 	for _, v := range []any{new(Audit), new(Document), new(User), new(map[string]Audit), new([]Audit), new(any)} {
 		for _, body := range []string{`{"marker":{"marker":"marker"}}`, `{"metadata":"marker","flags":{"marker":1}}`, `[{"marker":1,"metadata":{"marker":"marker"}}]`} {
 			if e, ok := asType[*json.UnmarshalTypeError](json.Unmarshal([]byte(body), v)); ok {
@@ -209,7 +209,7 @@ func BenchmarkDecodePage(b *testing.B) {
 	})
 }
 
-func TestBenchPageIsOfTheSizeThatTheFigureIsFor(t *testing.T) {
+func TestBenchmarkPageSize(t *testing.T) {
 	body := benchPage()
 	require.True(t, json.Valid(body))
 	require.InDelta(t, 250<<10, len(body), 25<<10)

@@ -26,7 +26,7 @@ import (
 )
 
 // penpot/penpot#10776, danialfarid/ng-file-upload#382
-func TestUploadCarriesNothingOfTheAPIsToTheStorageHost(t *testing.T) {
+func TestUploadSendsNoTokenToStorage(t *testing.T) {
 	var emu *brelliumtest.Emulator
 	var mu sync.Mutex
 	var seen []*http.Request
@@ -200,7 +200,7 @@ func TestUploadThatIsSlowButMakesProgressIsNotCutOff(t *testing.T) {
 
 // A file whose response was lost is sent again only if the API says that it has
 // not arrived.
-func TestUploadAsksBeforeItSendsAgainWhatMayHaveArrived(t *testing.T) {
+func TestUploadAsksBeforeResendingWhatMayHaveArrived(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault       brelliumtest.Fault
 		asked, puts int
@@ -228,7 +228,7 @@ func TestUploadAsksBeforeItSendsAgainWhatMayHaveArrived(t *testing.T) {
 	}
 }
 
-func TestUploadURLIsSentByteForByteAndOnlyWhereItMayGo(t *testing.T) {
+func TestUploadURLIsSentByteForByteAndOnlyToAllowedHosts(t *testing.T) {
 	// A fake of both hosts: what the URL is depends on the case.
 	var address atomic.Value
 	var line atomic.Value
@@ -421,7 +421,7 @@ func TestPutSendsTheGivenHeaders(t *testing.T) {
 }
 
 // The storage host accepts the connection and reads nothing.
-func TestUploadOfAFileThatNobodyReadsEnds(t *testing.T) {
+func TestUploadThatStorageDoesNotReadEnds(t *testing.T) {
 	file, _ := fileOnDisk(t, "visit.pdf", testkit.Content(1, 32<<20))
 	release := make(chan struct{})
 	client := onPortWithPut(t, brelliumtest.New(), func(http.ResponseWriter, *http.Request) { <-release })

@@ -18,7 +18,7 @@ import (
 	"github.com/brellium/brellium-go/internal/testkit"
 )
 
-func TestWhatIsNoEmailIsRefusedByName(t *testing.T) {
+func TestInvalidEmailIsRejected(t *testing.T) {
 	client, mock := resourceMock(t)
 	ctx := t.Context()
 	for _, email := range []string{"", " ", "a b@example.test", " a@example.test", "a@example.test\n", "a@exa\x00mple.test", "a@exam\u00a0ple.test",
@@ -52,7 +52,7 @@ func oneUser(t *testing.T, emu *brelliumtest.Emulator, email string) {
 	assert.Equal(t, 1, emu.Invitations(email))
 }
 
-func TestEnsureMakesOneUserAndOneInvitationWhateverHappens(t *testing.T) {
+func TestEnsureCreatesOneUserAndOneInvitation(t *testing.T) {
 	drop := brelliumtest.DropBefore()
 	lost := brelliumtest.DropAfter()
 	uninvited := brelliumtest.InviteFailed()
@@ -101,7 +101,7 @@ func TestEnsureMakesOneUserAndOneInvitationWhateverHappens(t *testing.T) {
 	}
 }
 
-func TestEnsureFindsTheUserWhoExists(t *testing.T) {
+func TestEnsureFindsAnExistingUser(t *testing.T) {
 	for name, prepare := range map[string]func(*brelliumtest.Emulator){
 		"invited":   func(*brelliumtest.Emulator) {},
 		"signed in": func(emu *brelliumtest.Emulator) { emu.SignIn(ada) },
@@ -124,7 +124,7 @@ func TestEnsureFindsTheUserWhoExists(t *testing.T) {
 	}
 }
 
-func TestEnsureInvitesTheUserWhoWasKeptWithoutAnInvitation(t *testing.T) {
+func TestEnsureInvitesAUserWhoseInvitationFailed(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
 	emu.Inject(brelliumtest.OpUserCreate, brelliumtest.InviteFailed())
@@ -135,7 +135,7 @@ func TestEnsureInvitesTheUserWhoWasKeptWithoutAnInvitation(t *testing.T) {
 	oneUser(t, emu, ada)
 }
 
-func TestEnsureByManyAtOnceInvitesOnce(t *testing.T) {
+func TestConcurrentEnsureInvitesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithUserListLag(3 * time.Second))
 		client := testkit.NewClient(t, emu)
@@ -158,7 +158,7 @@ func TestEnsureByManyAtOnceInvitesOnce(t *testing.T) {
 	})
 }
 
-func TestEnsureGivesUpWithinItsBounds(t *testing.T) {
+func TestEnsureGivesUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault   brelliumtest.Fault
 		sends   int
@@ -203,7 +203,7 @@ func TestEnsureGivesUpWithinItsBounds(t *testing.T) {
 	}
 }
 
-func TestEnsureLooksForABoundedTime(t *testing.T) {
+func TestEnsureLooksForALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithUserListLag(time.Hour))
 		client := testkit.NewClient(t, emu)
@@ -270,7 +270,7 @@ func TestEnsureEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestEnsureReturnsTheListsFailure(t *testing.T) {
+func TestEnsureReturnsTheErrorOfTheList(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		_, err := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: ada})
 		require.NoError(t, err)
@@ -282,7 +282,7 @@ func TestEnsureReturnsTheListsFailure(t *testing.T) {
 	})
 }
 
-func TestFindByEmailGoesByWhatTheItemsSay(t *testing.T) {
+func TestFindByEmailComparesTheItems(t *testing.T) {
 	item := func(id, email string) string { return fmt.Sprintf(`{"email_recipient_id":%q,"email":%q}`, id, email) }
 	for name, c := range map[string]struct {
 		pages map[string]string
@@ -324,7 +324,7 @@ func TestFindByEmailGoesByWhatTheItemsSay(t *testing.T) {
 	}
 }
 
-func TestFindByEmailFailsLikeTheListDoes(t *testing.T) {
+func TestFindByEmailReturnsTheErrorOfTheList(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
 	emu.Inject(brelliumtest.OpEmailRecipientList, brelliumtest.Blocked())
@@ -334,7 +334,7 @@ func TestFindByEmailFailsLikeTheListDoes(t *testing.T) {
 	assert.NotErrorIs(t, err, brellium.ErrNotFound)
 }
 
-func TestEnsureMakesOneEmailRecipientWhateverHappens(t *testing.T) {
+func TestEnsureCreatesOneEmailRecipient(t *testing.T) {
 	for name, faults := range map[string][]brelliumtest.Fault{
 		"nothing":                   nil,
 		"dropped before":            {brelliumtest.DropBefore()},
@@ -365,7 +365,7 @@ func TestEnsureMakesOneEmailRecipientWhateverHappens(t *testing.T) {
 	}
 }
 
-func TestEnsureOfARecipientGivesUpWithinItsBounds(t *testing.T) {
+func TestEnsureOfARecipientGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithListLag(time.Minute))
 		client := testkit.NewClient(t, emu)
@@ -384,7 +384,7 @@ func TestEnsureOfARecipientGivesUpWithinItsBounds(t *testing.T) {
 }
 
 // A recipient's own repeats, asked for on the call, keep to the same rule.
-func TestEnsureTakesTheCallsOptions(t *testing.T) {
+func TestEnsurePassesOptionsOn(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpEmailRecipientCreate, brelliumtest.DropAfter())
 		var resp brellium.Response

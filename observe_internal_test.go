@@ -13,7 +13,7 @@ import (
 	"github.com/brellium/brellium-go/internal/wire"
 )
 
-func TestNothingIsAllocatedWhereNobodyListens(t *testing.T) {
+func TestNoAllocationWithoutListeners(t *testing.T) {
 	client, err := NewClient(WithAccessToken("t"))
 	require.NoError(t, err)
 	ctx := context.Background()

@@ -58,7 +58,7 @@ func kinds(events []brellium.Event) (kinds []brellium.EventKind) {
 }
 
 // incident-io/catalog-importer#102
-func TestNothingIsWrittenUnlessAsked(t *testing.T) {
+func TestNothingIsLoggedByDefault(t *testing.T) {
 	written := filepath.Join(t.TempDir(), "written")
 	f, err := os.Create(written)
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestNothingIsWrittenUnlessAsked(t *testing.T) {
 	assert.Empty(t, string(content))
 }
 
-func TestAnObserverIsToldEveryFactOfACall(t *testing.T) {
+func TestObserverGetsEveryEventOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu, o := brelliumtest.New(), &told{}
 		emu.Inject(brelliumtest.OpAuditRetrieve,
@@ -136,7 +136,7 @@ func TestAnObserverIsToldEveryFactOfACall(t *testing.T) {
 	})
 }
 
-func TestTheLoggerIsGivenAttemptsAndWaitsAtDebug(t *testing.T) {
+func TestLoggerGetsAttemptsAndWaitsAtDebug(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE"))
@@ -167,7 +167,7 @@ func TestTheLoggerIsGivenAttemptsAndWaitsAtDebug(t *testing.T) {
 var loggedNames = []string{"operation", "method", "path", "attempt", "attempts", "status", "code", "request_id",
 	"verdict", "reason", "wait", "queued", "duration", "remaining", "retry_at", "block", "limiter_mode", "token_store"}
 
-func TestAWarningIsForACallThatWasGivenUp(t *testing.T) {
+func TestLogLevelOfACall(t *testing.T) {
 	exists := brelliumtest.Status(409, "USER_EXISTS")
 	for name, tt := range map[string]struct {
 		fault   brelliumtest.Fault
@@ -220,7 +220,7 @@ func TestAWarningIsForACallThatWasGivenUp(t *testing.T) {
 	}
 }
 
-func TestBlocksLimiterModesAndTheTokenStoreAreTold(t *testing.T) {
+func TestBlocksLimiterModesAndTokenStoreAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu, o := brelliumtest.New(brelliumtest.WithTokenLifetime(10*time.Second)), &told{}
 		store := &testkit.BrokenStore{TokenStore: brellium.NewMemoryTokenStore()}
@@ -277,7 +277,7 @@ func TestBlocksLimiterModesAndTheTokenStoreAreTold(t *testing.T) {
 var allKinds = []brellium.EventKind{brellium.EventCallStart, brellium.EventAttemptStart, brellium.EventAttemptEnd, brellium.EventWait,
 	brellium.EventCallEnd, brellium.EventBlock, brellium.EventLimiterMode}
 
-func TestAnObserverThatPanicsHarmsNoCall(t *testing.T) {
+func TestObserverPanicFailsNoCall(t *testing.T) {
 	for _, kind := range allKinds {
 		t.Run(string(kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -317,14 +317,14 @@ func (h panicky) Enabled(context.Context, slog.Level) bool {
 
 func (h panicky) Handle(context.Context, slog.Record) error { panic("handle") }
 
-func TestALoggerThatPanicsHarmsNoCall(t *testing.T) {
+func TestLoggerPanicFailsNoCall(t *testing.T) {
 	for _, h := range []panicky{{enabled: true}, {enabled: false}} {
 		client := testkit.NewClient(t, brelliumtest.New(), brellium.WithLogger(slog.New(h)))
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 	}
 }
 
-func TestASlowObserverDelaysItsOwnCallOnly(t *testing.T) {
+func TestSlowObserverDelaysOnlyItsOwnCall(t *testing.T) {
 	for _, kind := range allKinds {
 		if kind == brellium.EventAttemptStart {
 			continue // it holds its place, as its documentation says
@@ -362,7 +362,7 @@ func TestASlowObserverDelaysItsOwnCallOnly(t *testing.T) {
 	}
 }
 
-func TestAnObserverMayUseTheClient(t *testing.T) {
+func TestObserverMayUseTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
 		var client *brellium.Client
@@ -382,7 +382,7 @@ func TestAnObserverMayUseTheClient(t *testing.T) {
 	})
 }
 
-func TestAnObserversContextLendsItsValuesAndNothingElse(t *testing.T) {
+func TestObserverContextProvidesOnlyValues(t *testing.T) {
 	type key string
 	dead, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -429,7 +429,7 @@ func TestAnObserversContextLendsItsValuesAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestAnObserversHeadersCannotReplaceTheClientsOrSmuggle(t *testing.T) {
+func TestObserverHeadersCannotReplaceOrSmuggleHeaders(t *testing.T) {
 	emu := brelliumtest.New()
 	headers := headersAdded{"Traceparent": {"00-1"}, "x-lower": {"1"}, "X-Smuggled": {"a\r\nAuthorization: Bearer marker"}}
 	for _, key := range []string{"Authorization", "authorization", "Content-Type", "Host", "Content-Length", "Connection",
@@ -451,7 +451,7 @@ func TestAnObserversHeadersCannotReplaceTheClientsOrSmuggle(t *testing.T) {
 }
 
 // A panic in RequestHeader must not fail the call.
-func TestAnObserverThatPanicsOverHeadersFailsNoCall(t *testing.T) {
+func TestRequestHeaderPanicFailsNoCall(t *testing.T) {
 	client := testkit.NewClient(t, brelliumtest.New(), brellium.WithObserver(headersPanic{headersAdded{}}))
 	require.NoError(t, testkit.Retrieve(t.Context(), client))
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // hashicorp/go-retryablehttp#144, hashicorp/go-retryablehttp#138
-func TestARetryAfterMayBeADate(t *testing.T) {
+func TestRetryAfterMayBeADate(t *testing.T) {
 	for _, form := range []string{http.TimeFormat, "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC} {
 		testkit.Bubble(t, form, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited(time.Now().UTC().Add(2*time.Second).Format(form)))
@@ -41,7 +41,7 @@ func TestARetryAfterMayBeADate(t *testing.T) {
 	}, brellium.WithoutRateLimiter())
 }
 
-func TestAnUnusableRetryAfterFallsBackToResetOrASecond(t *testing.T) {
+func TestInvalidRetryAfterFallsBackToResetOrOneSecond(t *testing.T) {
 	for _, tc := range []struct {
 		name, retryAfter, reset string
 		atLeast                 time.Duration
@@ -81,7 +81,7 @@ func TestAnUnusableRetryAfterFallsBackToResetOrASecond(t *testing.T) {
 }
 
 // openai/openai-python#3555, earendil-works/pi#6912
-func TestAWaitBeyondTheTotalTimeIsNotBegun(t *testing.T) {
+func TestWaitBeyondTheTotalTimeoutIsNotStarted(t *testing.T) {
 	for _, retryAfter := range []string{"120", "59.999", "99999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"} {
 		testkit.Bubble(t, retryAfter, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited(retryAfter).Forever(), brelliumtest.OK().Delay(5*time.Millisecond))
@@ -110,7 +110,7 @@ func TestAWaitBeyondTheTotalTimeIsNotBegun(t *testing.T) {
 }
 
 // homeylab/tdarr-exporter#105, hetznercloud/hcloud-go#814
-func TestAWaitBeyondTheCallersDeadlineIsNotBegun(t *testing.T) {
+func TestWaitBeyondTheDeadlineIsNotStarted(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited("5").Forever())
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -128,7 +128,7 @@ func TestAWaitBeyondTheCallersDeadlineIsNotBegun(t *testing.T) {
 }
 
 // bdd/runitor#181, cloudevents/sdk-go#751
-func TestEveryAttemptCarriesTheWholeBody(t *testing.T) {
+func TestEveryAttemptSendsTheWholeBody(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditUpdate, brelliumtest.Status(503, "UNAVAILABLE"), brelliumtest.DropReading(), brelliumtest.DropAfter())
 		_, err := client.Audits.Update(t.Context(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: []string{"A", "B", "C"}})
@@ -175,7 +175,7 @@ func TestBackoffStaysInRangeOverManyAttempts(t *testing.T) {
 }
 
 // hashicorp/go-retryablehttp#156, sigstore/rekor#2796
-func TestTheLastAnswerSurvivesWhenRetriesRunOut(t *testing.T) {
+func TestExhaustedErrorWrapsTheLastResponse(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE").Times(5))
 		var resp brellium.Response
@@ -206,7 +206,7 @@ func TestTheLastAnswerSurvivesWhenRetriesRunOut(t *testing.T) {
 }
 
 // golang/go#50856, golang/go#64449, minio/kms-go#45
-func TestTheAttemptTimeoutIsNotTheCallersDeadline(t *testing.T) {
+func TestAttemptTimeoutIsNotTheCallersDeadline(t *testing.T) {
 	slow := brelliumtest.OK().DelayResponse(400 * time.Millisecond)
 	testkit.Bubble(t, "attempt timeout of a read", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, slow)
@@ -323,7 +323,7 @@ func TestCreateUserIsRetriedOnlyIfItDidNotRun(t *testing.T) {
 }
 
 // aiven/terraform-provider-aiven#2594, zededa/terraform-provider-zedcloud#216
-func TestADeleteWhoseAnswerWasLostIsASuccess(t *testing.T) {
+func TestDeleteIsASuccessIfGoneAfterARetry(t *testing.T) {
 	remove := func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client, faults ...brelliumtest.Fault) (int, error) {
 		user, err := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: "casey@example.test"})
 		require.NoError(t, err)
@@ -363,9 +363,9 @@ func TestADeleteWhoseAnswerWasLostIsASuccess(t *testing.T) {
 	})
 }
 
-// TestWhatMayHaveRunIsNotForgotten: once an attempt may have run, no later
+// TestOutcomeStaysUnknownAfterLaterFailures: once an attempt may have run, no later
 // failure of the same call makes that certain again.
-func TestWhatMayHaveRunIsNotForgotten(t *testing.T) {
+func TestOutcomeStaysUnknownAfterLaterFailures(t *testing.T) {
 	for name, later := range map[string]brelliumtest.Fault{
 		"never sent":   brelliumtest.NeverSent().Forever(),
 		"429":          testkit.RateLimited("1").Forever(),
@@ -397,7 +397,7 @@ func TestWhatMayHaveRunIsNotForgotten(t *testing.T) {
 
 // The error of a failed token request is shared by every call that waits for the
 // token. Only the write that may have run reports an unknown outcome.
-func TestOutcomeStaysUnknownWhenNoTokenCanBeHad(t *testing.T) {
+func TestOutcomeStaysUnknownAfterAFailedTokenRequest(t *testing.T) {
 	for name, fault := range map[string]brelliumtest.Fault{
 		"rejected":     brelliumtest.Status(400, "invalid_client"),
 		"unauthorized": brelliumtest.Status(401, "UNAUTHORIZED"),
@@ -435,9 +435,9 @@ func TestOutcomeStaysUnknownWhenNoTokenCanBeHad(t *testing.T) {
 	}
 }
 
-// TestACancelledWaitEndsAtOnce in every place where a call can wait, and leaves
+// TestCanceledWaitEndsAtOnce in every place where a call can wait, and leaves
 // nothing behind: the bubble ends only once no goroutine or timer is left.
-func TestACancelledWaitEndsAtOnce(t *testing.T) {
+func TestCanceledWaitEndsAtOnce(t *testing.T) {
 	cancelAfter := func(t *testing.T, d time.Duration, call func(ctx context.Context) error) error {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("the job was stopped")
@@ -491,9 +491,9 @@ func TestACancelledWaitEndsAtOnce(t *testing.T) {
 	})
 }
 
-// TestTheQueueIsFreeOfTheTotalTimeBeforeTheFirstAttemptOnly pins the clock's
+// TestTotalTimeoutStartsWithTheFirstAttempt pins the clock's
 // start: it is the first byte sent, and later waits count.
-func TestTheQueueIsFreeOfTheTotalTimeBeforeTheFirstAttemptOnly(t *testing.T) {
+func TestTotalTimeoutStartsWithTheFirstAttempt(t *testing.T) {
 	testkit.Bubble(t, "before", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		start := time.Now()

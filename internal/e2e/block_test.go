@@ -28,7 +28,7 @@ func blocked(t *testing.T, err error) *brellium.BlockedError {
 }
 
 // cloudflare/workers-sdk#13574, NERSC/sfapi_client#15
-func TestABare403IsABlock(t *testing.T) {
+func TestBare403IsABlock(t *testing.T) {
 	for name, fault := range map[string]brelliumtest.Fault{
 		"page": brelliumtest.Blocked(), "empty": brelliumtest.Bare(403), "text": brelliumtest.Respond(403, "text/plain", "no"),
 		"string": brelliumtest.Respond(403, "application/json", `"forbidden"`), "list": brelliumtest.Respond(403, "application/json", `[]`),
@@ -65,9 +65,9 @@ func TestABare403IsABlock(t *testing.T) {
 	}
 }
 
-// TestABlockStopsTheClientForAWhile follows one that lasts: watch, stop, a
+// TestBlockStopsTheClientForACooldown follows one that lasts: watch, stop, a
 // probe, twice the cooldown, up to its bound, and the end.
-func TestABlockStopsTheClientForAWhile(t *testing.T) {
+func TestBlockStopsTheClientForACooldown(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpAny, brelliumtest.Blocked().Forever())
@@ -99,7 +99,7 @@ func TestABlockStopsTheClientForAWhile(t *testing.T) {
 	}, brellium.WithoutRateLimiter())
 }
 
-func TestWhileOneCallProbesTheOthersFailFast(t *testing.T) {
+func TestOtherCallsFailFastDuringAProbe(t *testing.T) {
 	stopped := func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(2))
@@ -165,9 +165,9 @@ func TestWhileOneCallProbesTheOthersFailFast(t *testing.T) {
 	}, brellium.WithoutRateLimiter())
 }
 
-// TestThePoisonedRequestAmongGoodOnesStopsNobody: what a firewall refuses for
+// TestRequestThatIsAlwaysBlockedStopsNoOther: what a firewall refuses for
 // its content is refused each time, and says nothing about the others.
-func TestThePoisonedRequestAmongGoodOnesStopsNobody(t *testing.T) {
+func TestRequestThatIsAlwaysBlockedStopsNoOther(t *testing.T) {
 	testkit.Bubble(t, "one after the other", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpUserCreate, brelliumtest.Blocked().Forever())
 		for range 20 {
@@ -198,9 +198,9 @@ func TestThePoisonedRequestAmongGoodOnesStopsNobody(t *testing.T) {
 	}, brellium.WithoutRateLimiter())
 }
 
-// TestOnWatchCallsGoOneAtATime, and those that were under way when it began
+// TestCallsGoOneAtATimeAfterABlock, and those that were under way when it began
 // count as the same block.
-func TestOnWatchCallsGoOneAtATime(t *testing.T) {
+func TestCallsGoOneAtATimeAfterABlock(t *testing.T) {
 	testkit.Bubble(t, "blocks under way count once", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().DelayResponse(time.Second).Times(10))
@@ -261,9 +261,9 @@ func TestOnWatchCallsGoOneAtATime(t *testing.T) {
 	})
 }
 
-// TestACallInTheQueueLearnsOfABlock: it was let in before the block began, and
+// TestQueuedCallSeesABlock: it was let in before the block began, and
 // does not go out as if there were none.
-func TestACallInTheQueueLearnsOfABlock(t *testing.T) {
+func TestQueuedCallSeesABlock(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client)) // the others wait for a token of the bucket
 		emu.ClearRequests()
@@ -289,7 +289,7 @@ func TestACallInTheQueueLearnsOfABlock(t *testing.T) {
 	}, brellium.WithRateLimit(1, 1))
 }
 
-func TestWithoutACooldownABlockNeverStopsTheClient(t *testing.T) {
+func TestZeroCooldownNeverStopsTheClient(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(10), brelliumtest.OK().Delay(time.Second).Forever())
 		for range 10 {
@@ -318,7 +318,7 @@ func TestALongCooldownIsKept(t *testing.T) {
 	}, brellium.WithBlockCooldown(time.Hour))
 }
 
-func TestTheTokenEndpointsBlockCounts(t *testing.T) {
+func TestBlockOfTheTokenEndpointCounts(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.Blocked().Times(2))
 		e := blocked(t, testkit.Retrieve(t.Context(), client))

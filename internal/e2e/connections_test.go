@@ -38,7 +38,7 @@ func countingServer(t *testing.T) (client *brellium.Client, connections *atomic.
 }
 
 // A client that leaves an answer's end unread cannot use its connection again.
-func TestAConnectionServesOneCallAfterTheOther(t *testing.T) {
+func TestSequentialCallsShareOneConnection(t *testing.T) {
 	client, connections := countingServer(t)
 	for range 100 {
 		_, err := client.Audits.Retrieve(t.Context(), "a")
@@ -49,7 +49,7 @@ func TestAConnectionServesOneCallAfterTheOther(t *testing.T) {
 
 // net/http keeps two idle connections a host by default, so that 64 goroutines
 // make hundreds.
-func TestManyCallsSideBySideKeepTheirConnections(t *testing.T) {
+func TestConcurrentCallsKeepTheirConnections(t *testing.T) {
 	client, connections := countingServer(t)
 	sweep := func(ctx context.Context) {
 		var calls sync.WaitGroup

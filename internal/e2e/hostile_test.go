@@ -213,7 +213,7 @@ func typed(err error) bool {
 	return errors.Is(err, brellium.ErrNotFound) // FindByEmail's own
 }
 
-func TestNoAnswerIsTooOdd(t *testing.T) {
+func TestMalformedResponses(t *testing.T) {
 	defer silenceLog()()
 	for _, answer := range wholeAnswers {
 		for which := range hostileCalls {
@@ -223,7 +223,7 @@ func TestNoAnswerIsTooOdd(t *testing.T) {
 	}
 }
 
-func FuzzWholeAnswers(f *testing.F) {
+func FuzzResponses(f *testing.F) {
 	for i, answer := range wholeAnswers {
 		f.Add(byte(i), []byte(answer))
 		f.Add(byte(128+i), []byte(answer))
@@ -245,7 +245,7 @@ func withoutEnd(head, piece string) func(io.Writer) {
 
 const jsonHead = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
-func TestHostileAnswersTakeBoundedMemory(t *testing.T) {
+func TestHostileResponsesUseBoundedMemory(t *testing.T) {
 	const mib = 1 << 20
 	zeros := bomb()
 	many := func(head, item, tail string, n int) string {
@@ -306,7 +306,7 @@ func inOnePiece(answer string) func(io.Writer) {
 }
 
 // A bomb is one too where the client decodes gzip itself.
-func TestAGzipBombIsBoundedWithoutNetHTTPsHelp(t *testing.T) {
+func TestGzipBombFromAnotherTransportIsBounded(t *testing.T) {
 	transport := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Header: http.Header{"content-encoding": {"GZIP"}}, Body: io.NopCloser(strings.NewReader(bomb())), ContentLength: -1, Request: r}, nil
 	})
@@ -321,7 +321,7 @@ func TestAGzipBombIsBoundedWithoutNetHTTPsHelp(t *testing.T) {
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(400<<20))
 }
 
-func TestAnAnswerThatDripsEndsWithTheAttempt(t *testing.T) {
+func TestSlowResponseEndsWithTheAttemptTimeout(t *testing.T) {
 	for name, head := range map[string]string{"header": "HTTP/1.1 200 OK\r\nX-A: ", "body": jsonHead + "\r\n", "status": ""} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -346,7 +346,7 @@ func TestAnAnswerThatDripsEndsWithTheAttempt(t *testing.T) {
 	}
 }
 
-func TestACredentialNeverFollowsARedirect(t *testing.T) {
+func TestRedirectGetsNoCredential(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		for op, call := range confidential {
 			if op == "documents.put" || strings.HasSuffix(op, ".create") && op != "users.create" {
@@ -370,7 +370,7 @@ func TestACredentialNeverFollowsARedirect(t *testing.T) {
 	}
 }
 
-func TestAProxySeesNoCredential(t *testing.T) {
+func TestProxyGetsNoCredential(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	seen := make(chan string, 10)
@@ -414,7 +414,7 @@ func TestAProxySeesNoCredential(t *testing.T) {
 	assert.NotContains(t, head, marker, "the proxy's password alone is sent, in base64")
 }
 
-func TestAnOldTLSVersionIsRefused(t *testing.T) {
+func TestOldTLSVersionIsRejected(t *testing.T) {
 	requests := 0
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests++ }))
 	server.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
@@ -434,7 +434,7 @@ func TestAnOldTLSVersionIsRefused(t *testing.T) {
 	assert.Zero(t, requests)
 }
 
-func TestATokenTravelsInPlainTextToThisMachineAlone(t *testing.T) {
+func TestPlainHTTPIsForLoopbackOnly(t *testing.T) {
 	for address, fine := range map[string]bool{
 		"https://api.brellium.test": true, "http://127.0.0.1:8080": true, "http://[::1]:8080": true, "http://localhost:8080": true, "http://LOCALHOST": true, "http://127.9.9.9": true,
 		"http://api.brellium.test": false, "http://localhost.test": false, "http://evil.localhost": false, "http://localhost.": false,
@@ -451,7 +451,7 @@ func TestATokenTravelsInPlainTextToThisMachineAlone(t *testing.T) {
 	}
 }
 
-func TestAHeaderOfTheCallerCanNeitherReplaceTheClientsNorSmuggle(t *testing.T) {
+func TestWithHeaderCannotReplaceOrSmuggleHeaders(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
 	for _, h := range [][2]string{

@@ -46,7 +46,7 @@ const (
 )
 
 // confidential has a call of each operation with the marker in every value. A
-// new method wants an entry here; TestEveryOperationIsWatched sees to it.
+// new method wants an entry here; TestPrivacyTestsCoverEveryOperation sees to it.
 var confidential = map[string]func(context.Context, *brellium.Client, ...brellium.CallOption) error{
 	"audits.list": func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) error {
 		for _, err := range c.Audits.All(ctx, brellium.AuditListParams{Status: marker, SetID: marker, DocumentID: marker, Flags: []string{marker}, Cursor: marker}, opts...) {
@@ -165,7 +165,7 @@ var mishaps = map[string][]brelliumtest.Fault{
 	"large":            {brelliumtest.LargeBody(500, 1<<20).Forever()},
 }
 
-func TestEveryOperationIsWatched(t *testing.T) {
+func TestPrivacyTestsCoverEveryOperation(t *testing.T) {
 	for _, op := range operations(t) {
 		assert.Contains(t, confidential, op.name)
 	}
@@ -224,7 +224,7 @@ func (b both) WithAttrs(a []slog.Attr) slog.Handler {
 }
 func (b both) WithGroup(s string) slog.Handler { return both{b[0].WithGroup(s), b[1].WithGroup(s)} }
 
-func TestNothingConfidentialLeavesTheClientUnasked(t *testing.T) {
+func TestNoConfidentialValueIsReported(t *testing.T) {
 	for op, call := range confidential {
 		t.Run(op, func(t *testing.T) {
 			for what, faults := range mishaps {
@@ -249,7 +249,7 @@ func TestNothingConfidentialLeavesTheClientUnasked(t *testing.T) {
 }
 
 // The caller's own context may carry anything, and so may the cause of its end.
-func TestTheCauseOfACancellationIsNotPrinted(t *testing.T) {
+func TestCancellationCauseIsNotPrinted(t *testing.T) {
 	for op, call := range confidential {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New(brelliumtest.WithCredentials(marker+"-id", marker+"-secret"))
@@ -449,7 +449,7 @@ func find(text, needle string) string {
 	return ""
 }
 
-func TestTheSearchFindsEveryFormOfAMarker(t *testing.T) {
+func TestSearchFindsEveryFormOfAMarker(t *testing.T) {
 	for _, v := range []any{marker, []byte(marker), "x" + marker, []byte("ab" + marker + "c"), struct{ s string }{marker}, struct{ b []byte }{[]byte(marker)}} {
 		for _, format := range []string{"%v", "%+v", "%#v", "%q", "%s", "%d", "%x", "%X", "% x"} {
 			assert.NotEmpty(t, find(fmt.Sprintf(format, v), marker), "%s of %#v", format, v)
@@ -481,7 +481,7 @@ func (e wordyText) Error() string { return string(e) }
 
 var errWordy = errors.New("wordy")
 
-func TestTheWordsOfATransportAreNotRepeated(t *testing.T) {
+func TestTransportErrorTextIsHidden(t *testing.T) {
 	said := "Get \"https://user:" + marker + "@api.brellium.test/v2/users?email=" + marker + "\""
 	for _, failure := range []error{
 		errors.New(said), wordyText(said), wordy{said}, &wordy{said},
@@ -522,7 +522,7 @@ func TestTheWordsOfATransportAreNotRepeated(t *testing.T) {
 }
 
 // What a transport says is hidden, not lost: it can be asked for by its type.
-func TestTheCauseOfAConnectionErrorCanBeAskedFor(t *testing.T) {
+func TestCauseOfAConnectionErrorCanBeFound(t *testing.T) {
 	fail := func(failure error) error {
 		emu := brelliumtest.New()
 		client := testkit.NewClient(t, emu, brellium.WithMaxRetries(0), testkit.WithTransport(testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
@@ -557,7 +557,7 @@ func TestTheCauseOfAConnectionErrorCanBeAskedFor(t *testing.T) {
 }
 
 // A limiter and a token store of the caller's own may say anything too.
-func TestTheWordsOfALimiterAndATokenStoreAreNotRepeated(t *testing.T) {
+func TestLimiterAndTokenStoreErrorTextIsHidden(t *testing.T) {
 	said := "dial redis://user:" + marker + "@cache.test"
 	for op, call := range confidential {
 		synctest.Test(t, func(t *testing.T) {
@@ -692,7 +692,7 @@ func refuse(opts ...brellium.ClientOption) error {
 	return err
 }
 
-func TestARefusedValueIsNotQuoted(t *testing.T) {
+func TestInvalidValueIsNotQuoted(t *testing.T) {
 	for what, call := range invalid {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New()
@@ -718,7 +718,7 @@ func TestARefusedValueIsNotQuoted(t *testing.T) {
 	}
 }
 
-func TestNothingPublicPrintsWhatItHides(t *testing.T) {
+func TestExportedTypesPrintNoSecret(t *testing.T) {
 	emu := brelliumtest.New(brelliumtest.WithCredentials(marker+"-id", marker+"-secret"), brelliumtest.WithStorageURL("https://"+marker+".storage.test"))
 	client := testkit.NewClient(t, emu)
 	minted, err := client.OAuth.CreateToken(t.Context())
@@ -839,7 +839,7 @@ func TestNoCredentialIsInDebugOutput(t *testing.T) {
 }
 
 // The environment is read once, by NewClient, and nowhere else.
-func TestTheEnvironmentIsReadByNewClientAlone(t *testing.T) {
+func TestOnlyNewClientReadsTheEnvironment(t *testing.T) {
 	emu := brelliumtest.New()
 	t.Setenv("BRELLIUM_CLIENT_ID", emu.ClientID)
 	t.Setenv("BRELLIUM_CLIENT_SECRET", emu.ClientSecret)
@@ -874,7 +874,7 @@ func openNothing() (io.ReadCloser, error) {
 }
 
 // docs/threats.md names the tests of each threat.
-func TestTheThreatsNameTestsThatExist(t *testing.T) {
+func TestThreatsNameExistingTests(t *testing.T) {
 	threats, err := os.ReadFile("../../docs/threats.md")
 	require.NoError(t, err)
 	var tests []byte

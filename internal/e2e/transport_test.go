@@ -58,7 +58,7 @@ func listen(t *testing.T, serve func(net.Conn)) string {
 	return listener.Addr().String()
 }
 
-func TestNeverSentIsToldFromUnknown(t *testing.T) {
+func TestNeverSentOrUnknown(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	closed := listener.Addr().String()
@@ -188,9 +188,9 @@ func resolver(t *testing.T) func(*http.Transport) {
 	return func(tr *http.Transport) { tr.DialContext = (&net.Dialer{Resolver: names}).DialContext }
 }
 
-// TestNetHTTPSendsNothingAgainOnItsOwn over HTTP/1, where it would repeat a
+// TestNetHTTPRetriesNothing over HTTP/1, where it would repeat a
 // read on a connection that dies before the answer.
-func TestNetHTTPSendsNothingAgainOnItsOwn(t *testing.T) {
+func TestNetHTTPRetriesNothing(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		var n atomic.Int32
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -287,7 +287,7 @@ func respondOK(c net.Conn, stream uint32) {
 
 // goadesign/goa#3725, ethereum/go-ethereum#24291, kubernetes/kubernetes#92392;
 // golang/go#47635 is why net/http repeats after a PROTOCOL_ERROR.
-func TestNetHTTPSendsNothingAgainOnItsOwnOverHTTP2(t *testing.T) {
+func TestNetHTTPRetriesNothingOverHTTP2(t *testing.T) {
 	goAway := func(last uint32) []byte {
 		return append(binary.BigEndian.AppendUint32(nil, last), 0, 0, 0, codeNone)
 	}
@@ -330,9 +330,9 @@ func TestNetHTTPSendsNothingAgainOnItsOwnOverHTTP2(t *testing.T) {
 	}
 }
 
-// TestARequestOnAnUnusableConnectionIsSentOnANewOne: what net/http does before
+// TestRequestOnAnUnusableConnectionUsesANewOne: what net/http does before
 // a byte is out, it may do.
-func TestARequestOnAnUnusableConnectionIsSentOnANewOne(t *testing.T) {
+func TestRequestOnAnUnusableConnectionUsesANewOne(t *testing.T) {
 	address, transport, requests, conns := http2Server(t, func(c net.Conn, stream uint32, n int32) {
 		if n == 1 {
 			writeFrame(c, frameGoAway, 0, 0, 0, 0, 0, 1, 0, 0, 0, codeNone)
@@ -349,9 +349,9 @@ func TestARequestOnAnUnusableConnectionIsSentOnANewOne(t *testing.T) {
 	assert.EqualValues(t, 2, conns.Load())
 }
 
-// TestATransportMayAskAnotherHostFirst, for a ticket say, with the request's
+// TestTransportMayCallAnotherHostFirst, for a ticket say, with the request's
 // own context.
-func TestATransportMayAskAnotherHostFirst(t *testing.T) {
+func TestTransportMayCallAnotherHostFirst(t *testing.T) {
 	tickets := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ticket") }))
 	t.Cleanup(tickets.Close)
 	var n atomic.Int32
@@ -386,8 +386,8 @@ func TestATransportMayAskAnotherHostFirst(t *testing.T) {
 	assert.EqualValues(t, 3, n.Load())
 }
 
-// TestATransportThatRepeatsInSecretIsStopped, over connections that tell.
-func TestATransportThatRepeatsInSecretIsStopped(t *testing.T) {
+// TestTransportCannotRetryAWrite, over connections that tell.
+func TestTransportCannotRetryAWrite(t *testing.T) {
 	var n atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n.Add(1); panic(http.ErrAbortHandler) }))
 	t.Cleanup(server.Close)
@@ -411,7 +411,7 @@ func TestATransportThatRepeatsInSecretIsStopped(t *testing.T) {
 }
 
 // goadesign/goa#3725, ethereum/go-ethereum#24291, kubernetes/kubernetes#92392
-func TestEveryBodyCanBeMadeAgain(t *testing.T) {
+func TestGetBodyReturnsTheBodyAgain(t *testing.T) {
 	seen := map[string]int{}
 	client, err := brellium.NewClient(brellium.WithBaseURL("https://api.example.test"), brellium.WithClientCredentials("id", "secret"), brellium.WithoutRateLimiter(),
 		testkit.WithTransport(testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
@@ -447,7 +447,7 @@ func TestEveryBodyCanBeMadeAgain(t *testing.T) {
 }
 
 // openai/openai-go#495, openshift-online/ocm-sdk-go#804, JetBrains/teamcity-cli#345
-func TestBodiesOfFailedAttemptsGiveTheirConnectionBack(t *testing.T) {
+func TestFailedAttemptsReuseTheirConnection(t *testing.T) {
 	var n atomic.Int32
 	server, connections := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		if n.Add(1)%5 != 0 {
@@ -476,9 +476,9 @@ func TestBodiesOfFailedAttemptsGiveTheirConnectionBack(t *testing.T) {
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before+2)
 }
 
-// TestAFailedCallClosesNobodysConnections: go-retryablehttp closes the idle
+// TestFailedCallKeepsIdleConnections: go-retryablehttp closes the idle
 // connections of its client after each failed call.
-func TestAFailedCallClosesNobodysConnections(t *testing.T) {
+func TestFailedCallKeepsIdleConnections(t *testing.T) {
 	server, connections := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -496,7 +496,7 @@ func TestAFailedCallClosesNobodysConnections(t *testing.T) {
 }
 
 // golang/vulndb#3420, golang/go#35104
-func TestARedirectIsNotFollowed(t *testing.T) {
+func TestRedirectIsNotFollowed(t *testing.T) {
 	var elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		elsewhere.Add(1)
@@ -523,7 +523,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 }
 
 // golang/go#30702, connectrpc/connect-go#829
-func TestADeadConnectionIsLeftForANewOne(t *testing.T) {
+func TestDeadConnectionIsReplaced(t *testing.T) {
 	var conns atomic.Int32
 	address := listen(t, func(c net.Conn) {
 		mine := conns.Add(1)
@@ -547,7 +547,7 @@ func TestADeadConnectionIsLeftForANewOne(t *testing.T) {
 	assert.EqualValues(t, 2, conns.Load())
 }
 
-func TestTheOwnTransport(t *testing.T) {
+func TestDefaultTransport(t *testing.T) {
 	transport := wire.NewTransport()
 	assert.Equal(t, uint16(tls.VersionTLS12), transport.TLSClientConfig.MinVersion)
 	assert.True(t, transport.ForceAttemptHTTP2)
@@ -599,7 +599,7 @@ func (e *endless) Read(p []byte) (int, error) {
 func (e *endless) Close() error { e.closed.Store(true); return nil }
 
 // Azure/azure-sdk-for-go#27486, googleapis/google-cloud-go#14546
-func TestBodiesAreBounded(t *testing.T) {
+func TestBodiesAreLimited(t *testing.T) {
 	t.Run("error", func(t *testing.T) {
 		body := endless{of: spaces}
 		client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
@@ -650,9 +650,9 @@ func TestBodiesAreBounded(t *testing.T) {
 	})
 }
 
-// TestATransportThatLeavesGzipPacked is one of the caller's own without
+// TestTransportWithoutGzipDecoding is one of the caller's own without
 // net/http's transparent decoding.
-func TestATransportThatLeavesGzipPacked(t *testing.T) {
+func TestTransportWithoutGzipDecoding(t *testing.T) {
 	whole := []byte(gzipped(`{"audit_id":"a","flags":["` + strings.Repeat("x", 1000) + `"]}`))
 	damaged := bytes.Clone(whole)
 	damaged[len(damaged)-6] ^= 0xff // in the checksum
@@ -696,9 +696,9 @@ func TestATransportThatLeavesGzipPacked(t *testing.T) {
 	})
 }
 
-// TestTheStatusCountsThoughTheBodyIsLost: what the server said by its status
+// TestStatusCountsEvenIfTheBodyIsLost: what the server said by its status
 // needs no body.
-func TestTheStatusCountsThoughTheBodyIsLost(t *testing.T) {
+func TestStatusCountsEvenIfTheBodyIsLost(t *testing.T) {
 	for status, verdict := range map[int]brellium.Verdict{
 		404: brellium.VerdictRejected, 409: brellium.VerdictRejected, 429: brellium.VerdictThrottled,
 		403: brellium.VerdictBlocked, 503: brellium.VerdictUnknown, 200: brellium.VerdictUnknown, 204: brellium.VerdictUnknown,
@@ -715,7 +715,7 @@ func TestTheStatusCountsThoughTheBodyIsLost(t *testing.T) {
 	}
 }
 
-func TestOddAnswersOfATransport(t *testing.T) {
+func TestUnusualResponsesOfATransport(t *testing.T) {
 	t.Run("neither answer nor error", func(t *testing.T) {
 		a, err := attempt(t, testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) { return nil, nil }), true)
 		assert.Equal(t, brellium.VerdictUnknown, a.Verdict)
@@ -755,7 +755,7 @@ func TestOddAnswersOfATransport(t *testing.T) {
 
 // TestAnAnswerThatSwitchesProtocolsIsNotReadFor ever: its body is the
 // connection.
-func TestAnAnswerThatSwitchesProtocolsIsNotRead(t *testing.T) {
+func TestSwitchedProtocolIsNotRead(t *testing.T) {
 	address := listen(t, func(c net.Conn) {
 		readRequest(c)
 		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: odd\r\n\r\n")
@@ -766,9 +766,9 @@ func TestAnAnswerThatSwitchesProtocolsIsNotRead(t *testing.T) {
 	assert.Less(t, a.Duration, 10*time.Second)
 }
 
-// TestATransportThatPanicsHoldsNothing: the call panics, as it must, and gives
+// TestTransportPanicReleasesEverything: the call panics, as it must, and gives
 // back its place, its permit and its turn.
-func TestATransportThatPanicsHoldsNothing(t *testing.T) {
+func TestTransportPanicReleasesEverything(t *testing.T) {
 	for _, how := range []string{"panic", "Goexit"} {
 		t.Run(how, func(t *testing.T) {
 			var told []brellium.LimiterResult
@@ -803,9 +803,9 @@ func TestATransportThatPanicsHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestWhatTheTraceTells scripts the hooks that a transport calls, for orders
+// TestHTTPTraceShowsWhetherARequestWasSent scripts the hooks that a transport calls, for orders
 // of events that real connections show only now and then.
-func TestWhatTheTraceTells(t *testing.T) {
+func TestHTTPTraceShowsWhetherARequestWasSent(t *testing.T) {
 	lost := errors.New("lost")
 	for name, tc := range map[string]struct {
 		hooks   func(h *httptrace.ClientTrace)
