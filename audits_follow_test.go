@@ -25,12 +25,12 @@ func TestWaitForAuditReturnsItOnceItExists(t *testing.T) {
 		client := testkit.NewClient(t, emu)
 		results, err := client.Documents.Upload(t.Context(), someFiles(2), brellium.UploadOptions{})
 		require.NoError(t, err)
-		begun := time.Now()
+		start := time.Now()
 		audit, err := client.Documents.WaitForAudit(t.Context(), results[1].DocumentID)
 		require.NoError(t, err)
 		assert.Equal(t, []string{results[1].DocumentID}, audit.Documents)
-		assert.GreaterOrEqual(t, time.Since(begun), 5*time.Minute)
-		assert.Less(t, time.Since(begun), 6*time.Minute)
+		assert.GreaterOrEqual(t, time.Since(start), 5*time.Minute)
+		assert.Less(t, time.Since(start), 6*time.Minute)
 		assert.LessOrEqual(t, emu.Count(brelliumtest.OpDocumentRetrieve), 20, "it asks too often")
 	})
 }
@@ -56,12 +56,12 @@ func TestWaitForAuditEndsIfThereWillBeNone(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(7*time.Second, cancel)
-		begun := time.Now()
+		start := time.Now()
 		_, err = client.Documents.WaitForAudit(ctx, results[1].DocumentID)
 		require.ErrorIs(t, err, context.Canceled)
 		var interrupted *brellium.InterruptedError
 		require.ErrorAs(t, err, &interrupted)
-		assert.Equal(t, 7*time.Second, time.Since(begun))
+		assert.Equal(t, 7*time.Second, time.Since(start))
 
 		_, err = client.Documents.WaitForAudit(t.Context(), " ")
 		testkit.IsInvalid(t, err, "documentID", "")
@@ -192,7 +192,7 @@ func TestFollowCatchesUpAndEnds(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithSeedStart(time.Now().Add(-24 * time.Hour)))
 		emu.SeedAudits(130)
 		client := testkit.NewClient(t, emu)
-		begun := time.Now()
+		start := time.Now()
 		follow := func(from brellium.FollowCheckpoint, filter brellium.AuditListParams) (n int, last brellium.FollowCheckpoint) {
 			last = from
 			for batch, err := range client.Audits.Follow(t.Context(), from, brellium.FollowOptions{CatchUp: true, Filter: filter}) {
@@ -204,9 +204,9 @@ func TestFollowCatchesUpAndEnds(t *testing.T) {
 		}
 		n, last := follow(brellium.FollowCheckpoint{}, brellium.AuditListParams{})
 		assert.Equal(t, 131, n)
-		assert.Equal(t, begun.Add(-30*time.Second).UTC().Truncate(time.Second), last.From)
+		assert.Equal(t, start.Add(-30*time.Second).UTC().Truncate(time.Second), last.From)
 		assert.Empty(t, last.Cursor)
-		assert.Zero(t, time.Since(begun), "it waited for more")
+		assert.Zero(t, time.Since(start), "it waited for more")
 
 		n, again := follow(last, brellium.AuditListParams{})
 		assert.Zero(t, n)

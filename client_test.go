@@ -43,8 +43,6 @@ func TestPrintedClientShowsOnlyItsHost(t *testing.T) {
 	assert.JSONEq(t, `{"host":"api.example.test"}`, string(data))
 }
 
-// TestHTTPMockTransport: whoever tests with httpmock gives it to
-// WithHTTPClient, and the pipeline is the real one.
 func TestHTTPMockTransport(t *testing.T) {
 	mock := httpmock.NewMockTransport()
 	mock.RegisterResponder("POST", "https://api.example.test/v2/users",

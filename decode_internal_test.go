@@ -30,8 +30,8 @@ var resourceSeeds = []string{
 	`[]`, `null`, `"text"`, `{`, ``, `<html>`, `{"metadata":[]}`, `{"created_at":{"a":1}}`, `{"score":1e999}`,
 }
 
-// decodes decodes body as one T. The properties of every answer: no panic, an
-// error that is a DecodeError, and RawJSON as it came.
+// decodes decodes body as one T. It must not panic, an error must be a
+// DecodeError, and RawJSON must be body.
 func decodes[T any, P resource[T]](t *testing.T, op *operation, body []byte) bool {
 	v := new(T)
 	err := decodeResource[T, P](received(op, body), v)
@@ -80,7 +80,7 @@ func FuzzDecodeResource(f *testing.F) {
 	})
 }
 
-// pageSeeds are list answers, which the fuzzer mutates.
+// pageSeeds are list responses, which the fuzzer mutates.
 var pageSeeds = []string{
 	`{"object":"list","data":[{"audit_id":"1","flags":["]","}"]},{"audit_id":"\"2\\"}],"has_more":true,"next_cursor":"c"}`,
 	`{"next_cursor":null,"has_more":false,"data":[ ]}`,

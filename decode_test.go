@@ -20,8 +20,8 @@ import (
 	"github.com/brellium/brellium-go/internal/testkit"
 )
 
-// auditAnswered retrieves an audit that is answered with resp.
-func auditAnswered(t *testing.T, resp *http.Response) (*brellium.Audit, error) {
+// auditFrom retrieves an audit whose response is resp.
+func auditFrom(t *testing.T, resp *http.Response) (*brellium.Audit, error) {
 	t.Helper()
 	client, mock := resourceMock(t)
 	mock.RegisterResponder(http.MethodGet, "/v2/audits/x", httpmock.ResponderFromResponse(resp))
@@ -30,8 +30,8 @@ func auditAnswered(t *testing.T, resp *http.Response) (*brellium.Audit, error) {
 	return audit, err
 }
 
-// jsonAnswer is an answer with status 200 and no Content-Type.
-func jsonAnswer(body string) *http.Response { return httpmock.NewStringResponse(200, body) }
+// okJSON is a response with status 200 and no Content-Type.
+func okJSON(body string) *http.Response { return httpmock.NewStringResponse(200, body) }
 
 // ory/sdk#482
 func TestUnknownStatusIsKept(t *testing.T) {
@@ -125,7 +125,7 @@ func TestTimeFormats(t *testing.T) {
 // coinbase/mesh-sdk-go#62, goccy/go-json#7
 func TestNullAbsentAndNewFieldsAreNoError(t *testing.T) {
 	const body = `{"audit_id":"x","flags":null,"people":null,"score":null,"reviewed_by":null,"brand_new":{"a":[1]}}`
-	audit, err := auditAnswered(t, jsonAnswer(body))
+	audit, err := auditFrom(t, okJSON(body))
 	require.NoError(t, err)
 	assert.Equal(t, "x", audit.AuditID)
 	for range audit.Flags {
@@ -192,7 +192,7 @@ func TestJSONMayBeWrapped(t *testing.T) {
 		"spaces around":     {"application/json", "", " \r\n" + body + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resp := jsonAnswer(c.body)
+			resp := okJSON(c.body)
 			resp.Header = http.Header{}
 			if c.contentType != "" {
 				resp.Header.Set("Content-Type", c.contentType)
@@ -200,7 +200,7 @@ func TestJSONMayBeWrapped(t *testing.T) {
 			if c.encoding != "" {
 				resp.Header.Set("Content-Encoding", c.encoding)
 			}
-			audit, err := auditAnswered(t, resp)
+			audit, err := auditFrom(t, resp)
 			require.NoError(t, err)
 			assert.Equal(t, "x", audit.AuditID)
 			assert.True(t, json.Valid(audit.RawJSON()))
@@ -231,9 +231,9 @@ func TestUnusableSuccessIsADecodeErrorThatQuotesNothing(t *testing.T) {
 		"an order with a fraction": {`{"people":[{"order":4471100.5}]}`, "the field people.order has an unexpected type"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resp := jsonAnswer(c.body)
+			resp := okJSON(c.body)
 			resp.Header.Set("X-Request-Id", "req_17")
-			audit, err := auditAnswered(t, resp)
+			audit, err := auditFrom(t, resp)
 			assert.Nil(t, audit)
 			var decode *brellium.DecodeError
 			require.ErrorAs(t, err, &decode)
@@ -301,7 +301,7 @@ func TestNumbersInMetadataAreNotRounded(t *testing.T) {
 // What printing shows of a resource are its fields: the raw bytes may hold
 // more than those.
 func TestPrintingAResourceDoesNotPrintItsRawJSON(t *testing.T) {
-	audit, err := auditAnswered(t, jsonAnswer(`{"audit_id":"x","not_a_field":"4471100"}`))
+	audit, err := auditFrom(t, okJSON(`{"audit_id":"x","not_a_field":"4471100"}`))
 	require.NoError(t, err)
 	encoded, err := json.Marshal(audit)
 	require.NoError(t, err)

@@ -175,7 +175,7 @@ func TestUploadThatIsSlowButMakesProgressIsNotCutOff(t *testing.T) {
 	})
 	testkit.Bubble(t, "silent", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().Delay(1000*time.Hour).Forever())
-		begun := time.Now()
+		start := time.Now()
 		_, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{IdleTimeout: 10 * time.Second}, brellium.WithMaxRetries(0))
 		var lost *brellium.ConnectionError
 		require.ErrorAs(t, err, &lost)
@@ -183,17 +183,17 @@ func TestUploadThatIsSlowButMakesProgressIsNotCutOff(t *testing.T) {
 		assert.Contains(t, err.Error(), "idle")
 		require.NotErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
-		assert.LessOrEqual(t, time.Since(begun), 13*time.Second)
-		assert.GreaterOrEqual(t, time.Since(begun), 10*time.Second)
+		assert.LessOrEqual(t, time.Since(start), 13*time.Second)
+		assert.GreaterOrEqual(t, time.Since(start), 10*time.Second)
 	})
 	testkit.Bubble(t, "silent, and the caller's deadline passes", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().Delay(1000*time.Hour).Forever())
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		begun := time.Now()
+		start := time.Now()
 		results, err := client.Documents.Upload(ctx, []brellium.UploadFile{file}, brellium.UploadOptions{})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, 3*time.Second, time.Since(begun))
+		assert.Equal(t, 3*time.Second, time.Since(start))
 		assert.Equal(t, brellium.UploadFailed, results[0].Status)
 	})
 }

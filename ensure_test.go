@@ -60,28 +60,28 @@ func TestEnsureCreatesOneUserAndOneInvitation(t *testing.T) {
 		faults []brelliumtest.Fault
 		sends  int
 	}{
-		"nothing":                                 {nil, 1},
-		"dropped before":                          {[]brelliumtest.Fault{drop}, 2},
-		"dropped before, twice":                   {[]brelliumtest.Fault{drop, drop}, 3},
-		"dropped after":                           {[]brelliumtest.Fault{lost}, 2},
-		"dropped after, twice":                    {[]brelliumtest.Fault{lost, lost}, 3},
-		"dropped before, then after":              {[]brelliumtest.Fault{drop, lost}, 3},
-		"reset after":                             {[]brelliumtest.Fault{lost.AsReset()}, 2},
-		"invitation failed":                       {[]brelliumtest.Fault{uninvited}, 2},
-		"invitation failed, twice":                {[]brelliumtest.Fault{uninvited, uninvited}, 3},
-		"invitation failed, and that answer cut":  {[]brelliumtest.Fault{uninvited.Truncated()}, 2},
-		"invitation failed, then dropped after":   {[]brelliumtest.Fault{uninvited, lost}, 3},
-		"invitation failed, then dropped before":  {[]brelliumtest.Fault{uninvited, drop}, 3},
-		"5xx before the work":                     {[]brelliumtest.Fault{brelliumtest.Status(503, "UNAVAILABLE")}, 2},
-		"5xx after the work":                      {[]brelliumtest.Fault{brelliumtest.Status(500, "INTERNAL").AfterWork()}, 2},
-		"a gateway's page after the work":         {[]brelliumtest.Fault{brelliumtest.HTML(502).AfterWork()}, 2},
-		"a page for the created user":             {[]brelliumtest.Fault{brelliumtest.Respond(200, "text/html", "<html>")}, 2},
-		"an empty answer for the created user":    {[]brelliumtest.Fault{brelliumtest.Respond(201, "", "")}, 2},
-		"a truncated answer for the created user": {[]brelliumtest.Fault{brelliumtest.OK().Truncated()}, 2},
-		"no answer until the attempt has run out": {[]brelliumtest.Fault{brelliumtest.StallHeaders(0)}, 2},
-		"rate limited":                            {[]brelliumtest.Fault{brelliumtest.Status(429, "")}, 2},
-		"connection refused, three times":         {[]brelliumtest.Fault{brelliumtest.NeverSent().Times(3)}, 1},
-		"rate limited, lost, token revoked":       {[]brelliumtest.Fault{brelliumtest.Status(429, ""), lost, brelliumtest.RevokedToken()}, 4},
+		"nothing":                    {nil, 1},
+		"dropped before":             {[]brelliumtest.Fault{drop}, 2},
+		"dropped before, twice":      {[]brelliumtest.Fault{drop, drop}, 3},
+		"dropped after":              {[]brelliumtest.Fault{lost}, 2},
+		"dropped after, twice":       {[]brelliumtest.Fault{lost, lost}, 3},
+		"dropped before, then after": {[]brelliumtest.Fault{drop, lost}, 3},
+		"reset after":                {[]brelliumtest.Fault{lost.AsReset()}, 2},
+		"invitation failed":          {[]brelliumtest.Fault{uninvited}, 2},
+		"invitation failed, twice":   {[]brelliumtest.Fault{uninvited, uninvited}, 3},
+		"invitation failed, and that response truncated": {[]brelliumtest.Fault{uninvited.Truncated()}, 2},
+		"invitation failed, then dropped after":          {[]brelliumtest.Fault{uninvited, lost}, 3},
+		"invitation failed, then dropped before":         {[]brelliumtest.Fault{uninvited, drop}, 3},
+		"5xx before the work":                            {[]brelliumtest.Fault{brelliumtest.Status(503, "UNAVAILABLE")}, 2},
+		"5xx after the work":                             {[]brelliumtest.Fault{brelliumtest.Status(500, "INTERNAL").AfterWork()}, 2},
+		"a gateway's page after the work":                {[]brelliumtest.Fault{brelliumtest.HTML(502).AfterWork()}, 2},
+		"a page for the created user":                    {[]brelliumtest.Fault{brelliumtest.Respond(200, "text/html", "<html>")}, 2},
+		"an empty response for the created user":         {[]brelliumtest.Fault{brelliumtest.Respond(201, "", "")}, 2},
+		"a truncated response for the created user":      {[]brelliumtest.Fault{brelliumtest.OK().Truncated()}, 2},
+		"no response within the attempt timeout":         {[]brelliumtest.Fault{brelliumtest.StallHeaders(0)}, 2},
+		"rate limited":                                   {[]brelliumtest.Fault{brelliumtest.Status(429, "")}, 2},
+		"connection refused, three times":                {[]brelliumtest.Fault{brelliumtest.NeverSent().Times(3)}, 1},
+		"rate limited, lost, token revoked":              {[]brelliumtest.Fault{brelliumtest.Status(429, ""), lost, brelliumtest.RevokedToken()}, 4},
 	} {
 		for _, lag := range []time.Duration{0, 5 * time.Second, 12 * time.Second} {
 			t.Run(fmt.Sprint(name, ", lag ", lag), func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestEnsureEndsWithItsContext(t *testing.T) {
 		start := time.Now()
 		_, err := client.Users.Ensure(ctx, brellium.UserCreateParams{Email: ada})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Zero(t, time.Since(start), "the pause is not begun")
+		assert.Zero(t, time.Since(start), "the pause is not started")
 		var conn *brellium.ConnectionError
 		require.ErrorAs(t, err, &conn)
 		assert.True(t, brellium.OutcomeUnknown(err))
@@ -241,7 +241,7 @@ func TestEnsureEndsWithItsContext(t *testing.T) {
 		require.ErrorAs(t, err, &interrupted)
 		assert.Equal(t, 1, interrupted.Attempts)
 	})
-	t.Run("cancelled while it looks", func(t *testing.T) {
+	t.Run("canceled while it looks", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New(brelliumtest.WithUserListLag(time.Hour))
 			client := testkit.NewClient(t, emu)
@@ -259,7 +259,7 @@ func TestEnsureEndsWithItsContext(t *testing.T) {
 			assert.False(t, brellium.OutcomeUnknown(err), "the API has said that the user exists")
 		})
 	})
-	testkit.Bubble(t, "cancelled in an attempt", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "canceled in an attempt", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpUserCreate, brelliumtest.StallHeaders(0))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -314,7 +314,7 @@ func TestFindByEmailComparesTheItems(t *testing.T) {
 				assert.Nil(t, got)
 				assert.NotContains(t, fmt.Sprintf("%v %+v %#v", err, err, err), c.email)
 				var apiErr *brellium.APIError
-				assert.NotErrorAs(t, err, &apiErr, "the API has not answered 404")
+				assert.NotErrorAs(t, err, &apiErr, "the API did not return a 404")
 				return
 			}
 			require.NoError(t, err)
@@ -383,7 +383,7 @@ func TestEnsureOfARecipientGivesUp(t *testing.T) {
 	})
 }
 
-// A recipient's own repeats, asked for on the call, keep to the same rule.
+// WithMaxRetries of the call does not create a second recipient.
 func TestEnsurePassesOptionsOn(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpEmailRecipientCreate, brelliumtest.DropAfter())

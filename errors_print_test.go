@@ -79,7 +79,7 @@ func TestErrorsPrintTheSameUnderEveryVerb(t *testing.T) {
 			slog.New(slog.NewJSONHandler(&log, nil)).Error("failed", "error", err)
 			for _, out := range []string{string(encoded), log.String()} {
 				assert.NotContains(t, out, hidden)
-				assert.NotContains(t, out, "The user exists", "a message may speak of a patient")
+				assert.NotContains(t, out, "The user exists", "a message may be about a patient")
 			}
 		})
 	}

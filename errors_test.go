@@ -162,8 +162,8 @@ func TestErrorBodies(t *testing.T) {
 	}
 }
 
-// FuzzErrorBody: whatever the body of a failure, it is the error that its
-// status says.
+// FuzzErrorBody checks that the status decides the type of the error, for any
+// body.
 func FuzzErrorBody(f *testing.F) {
 	for _, body := range []string{"", "{}", "null", `{"error":{"code":"X","message":"m","request_id":"r"}}`, `{"error":"invalid_client"}`,
 		"<html>", "\ufeff{}", `{"error":{"code":"` + strings.Repeat("x", 5000) + `"}}`, "{\"error\":{\"message\":\"a\\nb\\u001b[31m\"}}", `{"error":[[[[[[`, "\x1f\x8b\x08"} {

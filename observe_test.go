@@ -25,13 +25,13 @@ import (
 	"github.com/brellium/brellium-go/internal/testkit"
 )
 
-// told keeps what an observer is told.
-type told struct {
+// recorder is an observer that keeps its events.
+type recorder struct {
 	mu     sync.Mutex
 	events []brellium.Event
 }
 
-func (o *told) Observe(ctx context.Context, e brellium.Event) context.Context {
+func (o *recorder) Observe(ctx context.Context, e brellium.Event) context.Context {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.events = append(o.events, e)
@@ -39,7 +39,7 @@ func (o *told) Observe(ctx context.Context, e brellium.Event) context.Context {
 }
 
 // of returns the events of an operation, in order.
-func (o *told) of(operation string) (events []brellium.Event) {
+func (o *recorder) of(operation string) (events []brellium.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, e := range o.events {
@@ -86,7 +86,7 @@ func TestNothingIsLoggedByDefault(t *testing.T) {
 
 func TestObserverGetsEveryEventOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		emu, o := brelliumtest.New(), &told{}
+		emu, o := brelliumtest.New(), &recorder{}
 		emu.Inject(brelliumtest.OpAuditRetrieve,
 			brelliumtest.Status(503, "UNAVAILABLE").DelayResponse(2*time.Second),
 			brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "3"))
@@ -222,7 +222,7 @@ func TestLogLevelOfACall(t *testing.T) {
 
 func TestBlocksLimiterModesAndTokenStoreAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		emu, o := brelliumtest.New(brelliumtest.WithTokenLifetime(10*time.Second)), &told{}
+		emu, o := brelliumtest.New(brelliumtest.WithTokenLifetime(10*time.Second)), &recorder{}
 		store := &testkit.BrokenStore{TokenStore: brellium.NewMemoryTokenStore()}
 		var log bytes.Buffer
 		client := testkit.NewClient(t, emu, brellium.WithObserver(o), brellium.WithTokenStore(store), brellium.WithLogger(testkit.JSONLogger(&log, slog.LevelInfo)))
@@ -231,7 +231,7 @@ func TestBlocksLimiterModesAndTokenStoreAreReported(t *testing.T) {
 		store.Set(nil)
 		time.Sleep(time.Minute)
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
-		synctest.Wait() // the mint tells of the store once the token is there
+		synctest.Wait() // the store is reported once there is a token
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(2))
 		require.Error(t, testkit.Retrieve(t.Context(), client))
 		require.Error(t, testkit.Retrieve(t.Context(), client))
@@ -256,7 +256,7 @@ func TestBlocksLimiterModesAndTokenStoreAreReported(t *testing.T) {
 		assert.Equal(t, []string{"down", "up"}, modes[brellium.EventTokenStore])
 		require.NotEmpty(t, modes[brellium.EventLimiterMode])
 		for i, mode := range modes[brellium.EventLimiterMode] {
-			assert.True(t, i == 0 || mode != modes[brellium.EventLimiterMode][i-1], "only a change is told: %v", modes)
+			assert.True(t, i == 0 || mode != modes[brellium.EventLimiterMode][i-1], "only changes are reported: %v", modes)
 		}
 
 		text := log.String()
@@ -327,7 +327,7 @@ func TestLoggerPanicFailsNoCall(t *testing.T) {
 func TestSlowObserverDelaysOnlyItsOwnCall(t *testing.T) {
 	for _, kind := range allKinds {
 		if kind == brellium.EventAttemptStart {
-			continue // it holds its place, as its documentation says
+			continue // it keeps its place, as documented
 		}
 		t.Run(string(kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -423,7 +423,7 @@ func TestObserverContextProvidesOnlyValues(t *testing.T) {
 				require.NoError(t, testkit.Retrieve(ctx, client))
 				assert.Equal(t, []any{1, 2, 1, 1, 2, 2}, seen)
 				time.AfterFunc(time.Second, cancel)
-				assert.ErrorIs(t, testkit.Retrieve(ctx, client), context.Canceled, "the caller's own end is heeded")
+				assert.ErrorIs(t, testkit.Retrieve(ctx, client), context.Canceled, "the caller's own context still ends the call")
 			})
 		})
 	}
@@ -460,7 +460,7 @@ type headersPanic struct{ headersAdded }
 
 func (headersPanic) RequestHeader(context.Context) http.Header { panic("header") }
 
-// canned is a transport that answers everything at once.
+// canned is a transport that returns the same body for every request.
 type canned struct{ body string }
 
 func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -133,7 +133,7 @@ func TestMissingCursorIsAnErrorThatLosesNoItem(t *testing.T) {
 }
 
 func TestPageHasNext(t *testing.T) {
-	for answer, more := range map[string]bool{
+	for response, more := range map[string]bool{
 		`{"data":[]}`:                                     false,
 		`{"data":[],"has_more":false}`:                    false,
 		`{"data":[],"has_more":null,"next_cursor":null}`:  false,
@@ -145,15 +145,15 @@ func TestPageHasNext(t *testing.T) {
 		`{"data":[],"has_more":false,"next_cursor":null}`: false,
 	} {
 		client, mock := resourceMock(t)
-		pagesByCursor(t, mock, "/v2/users", map[string]string{"": answer})
+		pagesByCursor(t, mock, "/v2/users", map[string]string{"": response})
 		page, err := client.Users.List(t.Context(), brellium.UserListParams{})
-		require.NoError(t, err, answer)
-		assert.Equal(t, more, page.HasMore, answer)
-		assert.Equal(t, more, page.NextCursor != "", answer)
-		assert.JSONEq(t, answer, string(page.RawJSON()))
+		require.NoError(t, err, response)
+		assert.Equal(t, more, page.HasMore, response)
+		assert.Equal(t, more, page.NextCursor != "", response)
+		assert.JSONEq(t, response, string(page.RawJSON()))
 		if !more {
 			_, err = page.Next(t.Context())
-			assert.ErrorIs(t, err, brellium.ErrNoMorePages, answer)
+			assert.ErrorIs(t, err, brellium.ErrNoMorePages, response)
 		}
 	}
 	_, err := new(brellium.Page[brellium.User]).Next(t.Context())
@@ -245,7 +245,7 @@ func TestBreakSendsNothingMore(t *testing.T) {
 		break
 	}
 	assert.Equal(t, 1, emu.Count(brelliumtest.OpAuditList))
-	audits, err := readAll(all) // and each range begins anew
+	audits, err := readAll(all) // each range starts from the first page
 	require.NoError(t, err)
 	assert.Len(t, audits, 31)
 	assert.Equal(t, 5, emu.Count(brelliumtest.OpAuditList))
@@ -296,7 +296,7 @@ func TestPrefetchFetchesTheNextPageWhileTheCallerWorks(t *testing.T) {
 	assert.Equal(t, 6*time.Second, walk(t, brellium.WithPrefetch()))
 }
 
-// busyTransport counts the round trips that are under way.
+// busyTransport counts the round trips in flight.
 type busyTransport struct {
 	http.RoundTripper
 	busy atomic.Int32
@@ -480,7 +480,7 @@ func TestInvalidListParamsAreNamed(t *testing.T) {
 	assert.Zero(t, mock.GetTotalCallCount())
 }
 
-// endlessPages answers any list with pages of n items of the given size, total
+// endlessPages returns pages of n items of the given size, total
 // items in all.
 type endlessPages struct{ n, size, total int }
 

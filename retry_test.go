@@ -273,7 +273,7 @@ func TestAttemptsDoNotMultiply(t *testing.T) {
 		assert.Equal(t, 4, emu.Count(brelliumtest.OpAuditRetrieve), "the second 401 is final")
 		assert.Equal(t, 2, emu.Count(brelliumtest.OpTokenCreate))
 	})
-	testkit.Bubble(t, "refusals and failures have budgets of their own", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "429s and other failures have separate budgets", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE").Times(4), testkit.RateLimited("0.01").Times(9), brelliumtest.OK())
 		require.NoError(t, testkit.Retrieve(t.Context(), client, brellium.WithTotalTimeout(0)))
 		assert.Equal(t, 14, emu.Count(brelliumtest.OpAuditRetrieve))
@@ -332,12 +332,12 @@ func TestDeleteIsASuccessIfGoneAfterARetry(t *testing.T) {
 		return emu.Count(brelliumtest.OpUserDelete), err
 	}
 	for name, faults := range map[string][]brelliumtest.Fault{
-		"answer lost, then 404":          {brelliumtest.DropAfter()},
-		"502 after the work, then 404":   {brelliumtest.Status(502, "BAD_GATEWAY").AfterWork()},
-		"503 after the work, then 404":   {brelliumtest.Status(503, "UNAVAILABLE").AfterWork()},
-		"REVOKE_FAILED, then 204":        {brelliumtest.RevokeFailed()},
-		"REVOKE_FAILED, then gone":       {brelliumtest.RevokeFailed().AfterWork()},
-		"answer lost, then 429, then OK": {brelliumtest.DropAfter(), testkit.RateLimited("1")},
+		"response lost, then 404":          {brelliumtest.DropAfter()},
+		"502 after the work, then 404":     {brelliumtest.Status(502, "BAD_GATEWAY").AfterWork()},
+		"503 after the work, then 404":     {brelliumtest.Status(503, "UNAVAILABLE").AfterWork()},
+		"REVOKE_FAILED, then 204":          {brelliumtest.RevokeFailed()},
+		"REVOKE_FAILED, then gone":         {brelliumtest.RevokeFailed().AfterWork()},
+		"response lost, then 429, then OK": {brelliumtest.DropAfter(), testkit.RateLimited("1")},
 	} {
 		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			n, err := remove(t, emu, client, faults...)
@@ -384,7 +384,7 @@ func TestOutcomeStaysUnknownAfterLaterFailures(t *testing.T) {
 			assert.Contains(t, err.Error(), "outcome unknown")
 		})
 	}
-	testkit.Bubble(t, "cancelled in the wait", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "canceled in the wait", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpUserCreate, brelliumtest.DropAfter(), testkit.RateLimited("30"))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Second, cancel)
@@ -452,7 +452,7 @@ func TestCanceledWaitEndsAtOnce(t *testing.T) {
 		require.ErrorAs(t, err, &e)
 		return err
 	}
-	testkit.Bubble(t, "before a repeat", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "before a retry", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited("30"))
 		err := cancelAfter(t, 10*time.Second, func(ctx context.Context) error { return testkit.Retrieve(ctx, client) })
 		testkit.IsAPIError(429, brellium.CodeRateLimited)(t, err)
@@ -479,7 +479,7 @@ func TestCanceledWaitEndsAtOnce(t *testing.T) {
 	testkit.Bubble(t, "for a token", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.OK().Delay(5*time.Second))
 		_ = cancelAfter(t, time.Second, func(ctx context.Context) error { return testkit.Retrieve(ctx, client) })
-		require.NoError(t, testkit.Retrieve(t.Context(), client), "the mint goes on for others")
+		require.NoError(t, testkit.Retrieve(t.Context(), client), "the token request goes on for others")
 		assert.Equal(t, 1, emu.Count(brelliumtest.OpTokenCreate))
 	})
 	testkit.Bubble(t, "already ended", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {

@@ -16,8 +16,8 @@ import (
 	"github.com/brellium/brellium-go"
 )
 
-// countingServer answers with an audit, the last chunk of which comes on its
-// own, and counts the connections that were made to it.
+// countingServer returns an audit whose last chunk comes separately, and counts
+// its connections.
 func countingServer(t *testing.T) (client *brellium.Client, connections *atomic.Int64) {
 	t.Helper()
 	connections = new(atomic.Int64)
@@ -37,7 +37,7 @@ func countingServer(t *testing.T) (client *brellium.Client, connections *atomic.
 	return client, connections
 }
 
-// A client that leaves an answer's end unread cannot use its connection again.
+// A client that does not read a response to its end cannot reuse the connection.
 func TestSequentialCallsShareOneConnection(t *testing.T) {
 	client, connections := countingServer(t)
 	for range 100 {

@@ -135,14 +135,14 @@ var mishaps = map[string][]brelliumtest.Fault{
 	"XML error":        {brelliumtest.Respond(403, "application/xml", `<Error><Code>`+marker+` x</Code><Message>`+marker+`</Message></Error>`)},
 	"message of lines": {brelliumtest.Status(409, "ODD").WithMessage(spoken + "\r\nlevel=ERROR msg=forged\x1b[2J\u202e" + strings.Repeat("x", 3000))},
 	"token revoked":    {brelliumtest.RevokedToken()},
-	"401 for ever":     {brelliumtest.Status(401, "UNAUTHORIZED").WithMessage(spoken).Forever()},
+	"401 each time":    {brelliumtest.Status(401, "UNAUTHORIZED").WithMessage(spoken).Forever()},
 	"blocked":          {brelliumtest.Blocked().Forever()},
 	"bare 403":         {brelliumtest.Respond(403, "text/plain", marker).Forever()},
 	"404":              {brelliumtest.Status(404, "NOT_FOUND").WithMessage(spoken)},
 	"413":              {brelliumtest.Bare(413)},
 	"429":              {brelliumtest.Status(429, "RATE_LIMITED").WithMessage(spoken).Times(2)},
-	"429 for ever":     {brelliumtest.Status(429, "RATE_LIMITED").WithMessage(spoken).WithHeader("Retry-After", marker).Forever()},
-	"503 for ever":     {brelliumtest.Status(503, "UNAVAILABLE").WithMessage(spoken).Forever()},
+	"429 each time":    {brelliumtest.Status(429, "RATE_LIMITED").WithMessage(spoken).WithHeader("Retry-After", marker).Forever()},
+	"503 each time":    {brelliumtest.Status(503, "UNAVAILABLE").WithMessage(spoken).Forever()},
 	"502 page":         {brelliumtest.Respond(502, "text/html", "<html>"+marker+"</html>").Forever()},
 	"200 page":         {brelliumtest.Respond(200, "text/html", "<html>"+marker+"</html>")},
 	"200 nothing":      {brelliumtest.Respond(200, "application/json", "")},
@@ -267,8 +267,8 @@ func TestCancellationCauseIsNotPrinted(t *testing.T) {
 	}
 }
 
-// settle waits, in virtual time, until nothing of the client's runs any more: a
-// mint is on nobody's context.
+// settle waits, in virtual time, until nothing of the client runs any more: a
+// token request runs on no caller's context.
 func settle() {
 	time.Sleep(2 * time.Minute)
 	synctest.Wait()
@@ -287,20 +287,20 @@ func (w *watch) check(t testing.TB, emu *brelliumtest.Emulator, what string, err
 		t.Helper()
 		for _, needle := range needles {
 			if found := find(text, needle); found != "" {
-				t.Errorf("%s: %s tells %q: …%s…", what, where, needle, found)
+				t.Errorf("%s: %s contains %q: …%s…", what, where, needle, found)
 			}
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	told := w.log.String() + strings.Join(w.events, "\n")
+	reported := w.log.String() + strings.Join(w.events, "\n")
 	if n := emu.Count(brelliumtest.OpAny); n > 0 {
-		assert.GreaterOrEqual(t, len(w.events), n, "%s: each attempt is told", what)
+		assert.GreaterOrEqual(t, len(w.events), n, "%s: each attempt is reported", what)
 	}
-	look("the log or the observer", told)
+	look("the log or the observer", reported)
 	look("the client", printed(w.client)+deep(reflect.ValueOf(w.client), "Message", "Header", "Body"))
 	look("the response", printed(r)+printed(*r)+deep(reflect.ValueOf(r), "Header"))
-	assert.Empty(t, find(told, spoken), what)
+	assert.Empty(t, find(reported, spoken), what)
 	assert.Empty(t, find(printed(r), spoken), what)
 	if err == nil {
 		return
@@ -521,7 +521,7 @@ func TestTransportErrorTextIsHidden(t *testing.T) {
 	}
 }
 
-// What a transport says is hidden, not lost: it can be asked for by its type.
+// The text of a transport's error is hidden; errors.Is and errors.As still find it.
 func TestCauseOfAConnectionErrorCanBeFound(t *testing.T) {
 	fail := func(failure error) error {
 		emu := brelliumtest.New()
@@ -556,7 +556,7 @@ func TestCauseOfAConnectionErrorCanBeFound(t *testing.T) {
 	assert.ErrorIs(t, fail(&fs.PathError{Op: "open", Path: marker, Err: fs.ErrNotExist}), fs.ErrNotExist)
 }
 
-// A limiter and a token store of the caller's own may say anything too.
+// The errors of a custom limiter or token store may contain anything, too.
 func TestLimiterAndTokenStoreErrorTextIsHidden(t *testing.T) {
 	said := "dial redis://user:" + marker + "@cache.test"
 	for op, call := range confidential {
@@ -569,7 +569,7 @@ func TestLimiterAndTokenStoreErrorTextIsHidden(t *testing.T) {
 			settle()
 			w.check(t, emu, op, err, &brellium.Response{})
 			if op == "oauth.token" {
-				assert.NoError(t, err, "a mint has its own limiter")
+				assert.NoError(t, err, "token requests have no limiter")
 				return
 			}
 			var failed *brellium.ConnectionError
@@ -582,41 +582,41 @@ func TestLimiterAndTokenStoreErrorTextIsHidden(t *testing.T) {
 	}
 }
 
-// invalid are values that are refused, each with the marker in it.
+// invalid are calls with invalid values, each with the marker in it.
 var invalid = map[string]func(ctx context.Context, c *brellium.Client) error{
 	"credentials": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithClientCredentials(marker, marker+"\n"+marker))
+		return reject(brellium.WithClientCredentials(marker, marker+"\n"+marker))
 	},
 	"credentials 2": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithClientCredentials(marker+"\x00", marker))
+		return reject(brellium.WithClientCredentials(marker+"\x00", marker))
 	},
-	"token": func(context.Context, *brellium.Client) error { return refuse(brellium.WithAccessToken(marker + "é")) },
+	"token": func(context.Context, *brellium.Client) error { return reject(brellium.WithAccessToken(marker + "é")) },
 	"two kinds": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithClientCredentials(marker, marker))
+		return reject(brellium.WithAccessToken(marker), brellium.WithClientCredentials(marker, marker))
 	},
 	"URL": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithBaseURL(marker))
+		return reject(brellium.WithAccessToken(marker), brellium.WithBaseURL(marker))
 	},
 	"URL, user": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://user:"+marker+"@h.test"))
+		return reject(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://user:"+marker+"@h.test"))
 	},
 	"URL, query": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://h.test?"+marker))
+		return reject(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://h.test?"+marker))
 	},
 	"URL, fragment": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://h.test#"+marker))
+		return reject(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://h.test#"+marker))
 	},
 	"URL, unparsed": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://h.test:"+marker))
+		return reject(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://h.test:"+marker))
 	},
 	"URL, plain": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithBaseURL("http://"+marker))
+		return reject(brellium.WithAccessToken(marker), brellium.WithBaseURL("http://"+marker))
 	},
 	"URL, dots": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://h.test/../"+marker))
+		return reject(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://h.test/../"+marker))
 	},
 	"agent": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithUserAgent(marker+"\n"+marker))
+		return reject(brellium.WithAccessToken(marker), brellium.WithUserAgent(marker+"\n"+marker))
 	},
 	"header value": func(ctx context.Context, c *brellium.Client) error {
 		return testkit.Retrieve(ctx, c, brellium.WithHeader("X-A", marker+"\r\nAuthorization: x"))
@@ -687,7 +687,7 @@ type badMarshaler struct{}
 
 func (badMarshaler) MarshalJSON() ([]byte, error) { return nil, errors.New(marker) }
 
-func refuse(opts ...brellium.ClientOption) error {
+func reject(opts ...brellium.ClientOption) error {
 	_, err := brellium.NewClient(opts...)
 	return err
 }
@@ -710,7 +710,7 @@ func TestInvalidValueIsNotQuoted(t *testing.T) {
 			t.Setenv(name, marker+"\n://"+marker)
 			emu := brelliumtest.New()
 			w := newWatch(t, emu)
-			err := refuse()
+			err := reject()
 			require.Error(t, err)
 			w.check(t, emu, name, err, &brellium.Response{})
 			assert.Contains(t, err.Error(), name)
@@ -814,10 +814,10 @@ func TestNoCredentialIsInDebugOutput(t *testing.T) {
 		_, err = w.client.Documents.Upload(t.Context(), []brellium.UploadFile{brellium.FileFromBytes("robin.pdf", []byte("%PDF"))}, brellium.UploadOptions{})
 		require.NoError(t, err)
 
-		told := strings.ToLower(w.log.String() + strings.Join(w.events, "\n"))
-		require.Contains(t, told, "operation=audits.update", "there is something to look at")
-		require.Contains(t, told, "operation=documents.put")
-		require.Contains(t, told, "operation=oauth.token")
+		reported := strings.ToLower(w.log.String() + strings.Join(w.events, "\n"))
+		require.Contains(t, reported, "operation=audits.update", "the log is not empty")
+		require.Contains(t, reported, "operation=documents.put")
+		require.Contains(t, reported, "operation=oauth.token")
 		secrets := []string{emu.ClientSecret, emu.ClientID, "casey", "robin", "bearer", brelliumtest.SampleAuditID, audit.DisplayInfo[0].Value}
 		for _, r := range emu.Requests() {
 			if r.Token != "" {
@@ -833,7 +833,7 @@ func TestNoCredentialIsInDebugOutput(t *testing.T) {
 		require.Greater(t, len(secrets), 12)
 		for _, secret := range secrets {
 			require.NotEmpty(t, secret)
-			assert.NotContains(t, told, strings.ToLower(secret))
+			assert.NotContains(t, reported, strings.ToLower(secret))
 		}
 	})
 }

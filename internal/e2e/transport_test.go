@@ -31,8 +31,8 @@ import (
 	"github.com/brellium/brellium-go/internal/wire"
 )
 
-// These tests have real connections. What they send is made once, by
-// WithMaxRetries(0), or fails at once: a repeat would wait in real time.
+// These tests use real connections. They send once, with WithMaxRetries(0), or fail
+// at once, since a retry would wait in real time.
 
 // listen serves raw connections until the test ends.
 func listen(t *testing.T, serve func(net.Conn)) string {
@@ -100,7 +100,7 @@ func TestNeverSentOrUnknown(t *testing.T) {
 		{"not TLS", "https://" + plain, nil, brellium.VerdictNeverSent, "the TLS handshake failed"},
 		{"hung up in the handshake", "https://" + hangup, nil, brellium.VerdictNeverSent, ""},
 		{"handshake without an end", "https://" + mute, impatient, brellium.VerdictNeverSent, "the TLS handshake failed"},
-		{"certificate of nobody", secure.URL, nil, brellium.VerdictNotSendable, "the server's certificate cannot be verified"},
+		{"unknown certificate", secure.URL, nil, brellium.VerdictNotSendable, "the server's certificate cannot be verified"},
 		{"reset", "http://" + reset, nil, brellium.VerdictUnknown, "connection reset by peer"},
 		{"closed", "http://" + closing, nil, brellium.VerdictUnknown, "connection closed before a response"},
 		{"half a header", "http://" + half, nil, brellium.VerdictUnknown, ""},
@@ -127,7 +127,7 @@ func TestNeverSentOrUnknown(t *testing.T) {
 				if tc.name == "reset" {
 					assert.ErrorIs(t, err, syscall.ECONNRESET)
 				}
-				if tc.name == "certificate of nobody" {
+				if tc.name == "unknown certificate" {
 					var authority x509.UnknownAuthorityError
 					assert.ErrorAs(t, err, &authority)
 				}
@@ -170,15 +170,15 @@ func resolver(t *testing.T) func(*http.Transport) {
 			if err != nil {
 				return
 			}
-			answer := bytes.Clone(query[:n])
+			response := bytes.Clone(query[:n])
 			code := byte(3) // NXDOMAIN
-			if bytes.Contains(answer, []byte("broken")) {
+			if bytes.Contains(response, []byte("broken")) {
 				code = 2 // SERVFAIL
 			}
-			answer[2], answer[3] = 0x81, 0x80|code
-			binary.BigEndian.PutUint16(answer[10:], 0) // no additional records
-			end := 12 + bytes.IndexByte(answer[12:], 0) + 5
-			_, _ = conn.WriteTo(answer[:end], from)
+			response[2], response[3] = 0x81, 0x80|code
+			binary.BigEndian.PutUint16(response[10:], 0) // no additional records
+			end := 12 + bytes.IndexByte(response[12:], 0) + 5
+			_, _ = conn.WriteTo(response[:end], from)
 		}
 	}()
 	t.Cleanup(func() { conn.Close(); <-done })
@@ -188,8 +188,8 @@ func resolver(t *testing.T) func(*http.Transport) {
 	return func(tr *http.Transport) { tr.DialContext = (&net.Dialer{Resolver: names}).DialContext }
 }
 
-// TestNetHTTPRetriesNothing over HTTP/1, where it would repeat a
-// read on a connection that dies before the answer.
+// Over HTTP/1, net/http would retry a read on a connection that dies before the
+// response.
 func TestNetHTTPRetriesNothing(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		var n atomic.Int32
@@ -237,7 +237,7 @@ func writeFrame(w io.Writer, kind, flags byte, stream uint32, payload ...byte) {
 	_, _ = w.Write(append(head, payload...))
 }
 
-// http2Server answers each request whose last frame has come with react. It
+// http2Server calls react for each request once its last frame has come. It
 // returns its address, a transport that trusts it, and the number of requests
 // and of connections that it has seen.
 func http2Server(t *testing.T, react func(c net.Conn, stream uint32, n int32)) (address string, transport *http.Transport, requests, conns *atomic.Int32) {
@@ -278,15 +278,15 @@ func http2Server(t *testing.T, react func(c net.Conn, stream uint32, n int32)) (
 	return "https://" + addr, transport, requests, conns
 }
 
-// respondOK answers a request over HTTP/2 with 200 and an object that both of
-// once's calls can use.
+// respondOK responds over HTTP/2 with 200 and an object that both calls of attempt
+// can decode.
 func respondOK(c net.Conn, stream uint32) {
 	writeFrame(c, frameHeaders, 0x4, stream, 0x88) // END_HEADERS; :status 200
 	writeFrame(c, frameData, flagEndStream, stream, []byte(`{"audit_id":"a","user_id":"u"}`)...)
 }
 
 // goadesign/goa#3725, ethereum/go-ethereum#24291, kubernetes/kubernetes#92392;
-// golang/go#47635 is why net/http repeats after a PROTOCOL_ERROR.
+// golang/go#47635 is why net/http retries after a PROTOCOL_ERROR.
 func TestNetHTTPRetriesNothingOverHTTP2(t *testing.T) {
 	goAway := func(last uint32) []byte {
 		return append(binary.BigEndian.AppendUint32(nil, last), 0, 0, 0, codeNone)
@@ -349,8 +349,7 @@ func TestRequestOnAnUnusableConnectionUsesANewOne(t *testing.T) {
 	assert.EqualValues(t, 2, conns.Load())
 }
 
-// TestTransportMayCallAnotherHostFirst, for a ticket say, with the request's
-// own context.
+// For example for a ticket, with the request's own context.
 func TestTransportMayCallAnotherHostFirst(t *testing.T) {
 	tickets := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ticket") }))
 	t.Cleanup(tickets.Close)
@@ -386,7 +385,7 @@ func TestTransportMayCallAnotherHostFirst(t *testing.T) {
 	assert.EqualValues(t, 3, n.Load())
 }
 
-// TestTransportCannotRetryAWrite, over connections that tell.
+// The connection reports to httptrace that the request was written.
 func TestTransportCannotRetryAWrite(t *testing.T) {
 	var n atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n.Add(1); panic(http.ErrAbortHandler) }))
@@ -716,7 +715,7 @@ func TestStatusCountsEvenIfTheBodyIsLost(t *testing.T) {
 }
 
 func TestUnusualResponsesOfATransport(t *testing.T) {
-	t.Run("neither answer nor error", func(t *testing.T) {
+	t.Run("neither response nor error", func(t *testing.T) {
 		a, err := attempt(t, testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) { return nil, nil }), true)
 		assert.Equal(t, brellium.VerdictUnknown, a.Verdict)
 		assert.True(t, brellium.OutcomeUnknown(err))
@@ -771,10 +770,10 @@ func TestSwitchedProtocolIsNotRead(t *testing.T) {
 func TestTransportPanicReleasesEverything(t *testing.T) {
 	for _, how := range []string{"panic", "Goexit"} {
 		t.Run(how, func(t *testing.T) {
-			var told []brellium.LimiterResult
+			var reported []brellium.LimiterResult
 			step := 0
 			client := testkit.NewTokenClient(t, brellium.WithMaxConcurrency(1),
-				brellium.WithRateLimiter(testkit.LimiterFunc(func(context.Context) (brellium.Permit, error) { return testkit.Permit{Results: &told}, nil })),
+				brellium.WithRateLimiter(testkit.LimiterFunc(func(context.Context) (brellium.Permit, error) { return testkit.Permit{Results: &reported}, nil })),
 				testkit.WithTransport(testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) {
 					switch step++; {
 					case step == 1:
@@ -798,7 +797,7 @@ func TestTransportPanicReleasesEverything(t *testing.T) {
 				assert.Equal(t, "transport", got)
 			}
 			require.NoError(t, testkit.Retrieve(t.Context(), client))
-			assert.Len(t, told, 3)
+			assert.Len(t, reported, 3)
 		})
 	}
 }
@@ -809,7 +808,7 @@ func TestHTTPTraceShowsWhetherARequestWasSent(t *testing.T) {
 	lost := errors.New("lost")
 	for name, tc := range map[string]struct {
 		hooks   func(h *httptrace.ClientTrace)
-		stopped bool // the attempt's context is cancelled
+		stopped bool // the attempt's context is canceled
 		cancel  bool // by the caller
 		unknown bool
 	}{
@@ -854,15 +853,15 @@ func TestHTTPTraceShowsWhetherARequestWasSent(t *testing.T) {
 			h.GotFirstResponseByte()
 			h.GetConn("a:1")
 		}},
-		"the same host, though it has answered": {unknown: true, stopped: true, hooks: func(h *httptrace.ClientTrace) {
+		"the same host after its response": {unknown: true, stopped: true, hooks: func(h *httptrace.ClientTrace) {
 			h.GetConn("a:1")
 			h.GotConn(httptrace.GotConnInfo{})
 			h.WroteHeaders()
 			h.GotFirstResponseByte()
 			h.GetConn("a:1")
 		}},
-		"cancelled without a connection": {cancel: true, stopped: true, hooks: func(h *httptrace.ClientTrace) { h.GetConn("a:1") }},
-		"cancelled on a connection, which may be writing": {cancel: true, stopped: true, unknown: true, hooks: func(h *httptrace.ClientTrace) {
+		"canceled without a connection": {cancel: true, stopped: true, hooks: func(h *httptrace.ClientTrace) { h.GetConn("a:1") }},
+		"canceled on a connection, which may be writing": {cancel: true, stopped: true, unknown: true, hooks: func(h *httptrace.ClientTrace) {
 			h.GetConn("a:1")
 			h.GotConn(httptrace.GotConnInfo{})
 		}},
