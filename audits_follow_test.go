@@ -25,17 +25,17 @@ func TestWaitForAuditReturnsItOnceItExists(t *testing.T) {
 		client := testkit.NewClient(t, emu)
 		results, err := client.Documents.Upload(t.Context(), someFiles(2), brellium.UploadOptions{})
 		require.NoError(t, err)
-		begun := time.Now()
+		start := time.Now()
 		audit, err := client.Documents.WaitForAudit(t.Context(), results[1].DocumentID)
 		require.NoError(t, err)
 		assert.Equal(t, []string{results[1].DocumentID}, audit.Documents)
-		assert.GreaterOrEqual(t, time.Since(begun), 5*time.Minute)
-		assert.Less(t, time.Since(begun), 6*time.Minute)
+		assert.GreaterOrEqual(t, time.Since(start), 5*time.Minute)
+		assert.Less(t, time.Since(start), 6*time.Minute)
 		assert.LessOrEqual(t, emu.Count(brelliumtest.OpDocumentRetrieve), 20, "it asks too often")
 	})
 }
 
-func TestWaitForAuditEndsWhereThereWillBeNone(t *testing.T) {
+func TestWaitForAuditEndsIfThereWillBeNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithAuditDelay(time.Hour))
 		client := testkit.NewClient(t, emu)
@@ -56,19 +56,19 @@ func TestWaitForAuditEndsWhereThereWillBeNone(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(7*time.Second, cancel)
-		begun := time.Now()
+		start := time.Now()
 		_, err = client.Documents.WaitForAudit(ctx, results[1].DocumentID)
 		require.ErrorIs(t, err, context.Canceled)
 		var interrupted *brellium.InterruptedError
 		require.ErrorAs(t, err, &interrupted)
-		assert.Equal(t, 7*time.Second, time.Since(begun))
+		assert.Equal(t, 7*time.Second, time.Since(start))
 
 		_, err = client.Documents.WaitForAudit(t.Context(), " ")
 		testkit.IsInvalid(t, err, "documentID", "")
 	})
 }
 
-func TestWaitForAuditWaitsForAListThatLagsBehind(t *testing.T) {
+func TestWaitForAuditWaitsForALaggingList(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		results, err := client.Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
 		require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestFollowLosesNothingThroughCrashes(t *testing.T) {
 	})
 }
 
-func TestFollowHandsOverWhatHasNotChangedOnce(t *testing.T) {
+func TestFollowReturnsUnchangedAuditsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithSeedStart(time.Now().Add(-24 * time.Hour)))
 		client := testkit.NewClient(t, emu)
@@ -192,7 +192,7 @@ func TestFollowCatchesUpAndEnds(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithSeedStart(time.Now().Add(-24 * time.Hour)))
 		emu.SeedAudits(130)
 		client := testkit.NewClient(t, emu)
-		begun := time.Now()
+		start := time.Now()
 		follow := func(from brellium.FollowCheckpoint, filter brellium.AuditListParams) (n int, last brellium.FollowCheckpoint) {
 			last = from
 			for batch, err := range client.Audits.Follow(t.Context(), from, brellium.FollowOptions{CatchUp: true, Filter: filter}) {
@@ -204,9 +204,9 @@ func TestFollowCatchesUpAndEnds(t *testing.T) {
 		}
 		n, last := follow(brellium.FollowCheckpoint{}, brellium.AuditListParams{})
 		assert.Equal(t, 131, n)
-		assert.Equal(t, begun.Add(-30*time.Second).UTC().Truncate(time.Second), last.From)
+		assert.Equal(t, start.Add(-30*time.Second).UTC().Truncate(time.Second), last.From)
 		assert.Empty(t, last.Cursor)
-		assert.Zero(t, time.Since(begun), "it waited for more")
+		assert.Zero(t, time.Since(start), "it waited for more")
 
 		n, again := follow(last, brellium.AuditListParams{})
 		assert.Zero(t, n)
@@ -218,7 +218,7 @@ func TestFollowCatchesUpAndEnds(t *testing.T) {
 	})
 }
 
-func TestFollowBeginsAWindowAgainWhoseCursorIsRefused(t *testing.T) {
+func TestFollowRestartsAWindowWhoseCursorIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithSeedStart(time.Now().Add(-24 * time.Hour)))
 		emu.SeedAudits(20)
@@ -267,7 +267,7 @@ func TestFollowEndsAWindowByTheAPIsClock(t *testing.T) {
 	}
 }
 
-func TestFollowHandsOverAPageWhoseLinkIsBroken(t *testing.T) {
+func TestFollowReturnsAPageWithABrokenLink(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditList, brelliumtest.Respond(200, "application/json", `{"object":"list","data":[{"audit_id":"a"}],"has_more":true}`))
 		var got []string
@@ -288,7 +288,7 @@ func TestFollowHandsOverAPageWhoseLinkIsBroken(t *testing.T) {
 	})
 }
 
-func TestFollowRefusesWrongOptions(t *testing.T) {
+func TestFollowRejectsInvalidOptions(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
 	for field, test := range map[string]struct {

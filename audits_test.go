@@ -11,7 +11,7 @@ import (
 	"github.com/brellium/brellium-go/internal/testkit"
 )
 
-func TestTheGuidesSampleAudit(t *testing.T) {
+func TestSampleAuditOfTheGuide(t *testing.T) {
 	client := testkit.NewClient(t, brelliumtest.New())
 	audit, err := client.Audits.Retrieve(t.Context(), brelliumtest.SampleAuditID)
 	require.NoError(t, err)

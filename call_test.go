@@ -23,7 +23,7 @@ import (
 )
 
 // hashicorp/nomad#10301, hashicorp/go-tfe#1416
-func TestHeadersOfParallelCallsDoNotMix(t *testing.T) {
+func TestHeadersOfConcurrentCallsDoNotMix(t *testing.T) {
 	var n atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/v2/audits/"))
@@ -58,7 +58,7 @@ func TestHeadersOfParallelCallsDoNotMix(t *testing.T) {
 	require.NoError(t, err, "nothing of a call stays with the client")
 }
 
-func TestResponseTellsWhatTheCallMet(t *testing.T) {
+func TestResponseReportsEveryAttempt(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		assert.False(t, client.RateLimit().Known())
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.NeverSent(), testkit.RateLimited("2"), brelliumtest.Status(401, "UNAUTHORIZED"), brelliumtest.Bare(502), brelliumtest.OK().Delay(3*time.Second))
@@ -83,8 +83,8 @@ func TestResponseTellsWhatTheCallMet(t *testing.T) {
 		assert.Zero(t, resp.Attempts[3].Wait, "a 401 is replayed at once")
 		assert.Equal(t, 3*time.Second, resp.Attempts[4].Duration)
 
-		// It is emptied when it is used again, and holds the last answer even
-		// where the repeat is never begun.
+		// It is emptied when it is used again, and keeps the last response even if
+		// the retry never starts.
 		emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited("3600"))
 		require.Error(t, testkit.Retrieve(t.Context(), client, brellium.WithResponseInto(&resp)))
 		assert.Equal(t, 429, resp.StatusCode)
@@ -93,9 +93,9 @@ func TestResponseTellsWhatTheCallMet(t *testing.T) {
 	}, brellium.WithoutRateLimiter())
 }
 
-// TestTheLastAnswerStaysWhenTheRepeatIsNotBegun since a token for it cannot be
+// TestResponseIsKeptIfTheRetryCannotStart since a token for it cannot be
 // had.
-func TestTheLastAnswerStaysWhenTheRepeatIsNotBegun(t *testing.T) {
+func TestResponseIsKeptIfTheRetryCannotStart(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(401, "UNAUTHORIZED"))
@@ -107,8 +107,8 @@ func TestTheLastAnswerStaysWhenTheRepeatIsNotBegun(t *testing.T) {
 	})
 }
 
-// TestNewTokensThatAreRefusedLeadToAPause, in which the calls fail at once.
-func TestNewTokensThatAreRefusedLeadToAPause(t *testing.T) {
+// TestRejectedNewTokensLeadToAPause, in which the calls fail at once.
+func TestRejectedNewTokensLeadToAPause(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAny, brelliumtest.OK().When(func(r *brelliumtest.Request) bool { return r.Operation == brelliumtest.OpTokenCreate }).Forever(),
 			brelliumtest.Status(401, "UNAUTHORIZED").Forever())
@@ -120,14 +120,14 @@ func TestNewTokensThatAreRefusedLeadToAPause(t *testing.T) {
 		var e *brellium.APIError
 		require.ErrorAs(t, err, &e)
 		assert.Equal(t, "oauth.token", e.Operation)
-		assert.LessOrEqual(t, emu.Count(brelliumtest.OpTokenCreate), 2, "no mint per call")
+		assert.LessOrEqual(t, emu.Count(brelliumtest.OpTokenCreate), 2, "not one token request per call")
 		wait, ok := brellium.RetryAfter(err)
 		assert.True(t, ok)
 		assert.Positive(t, wait)
 	})
 }
 
-func TestTheCallersValuesReachTheTransport(t *testing.T) {
+func TestContextValuesReachTheTransport(t *testing.T) {
 	type key struct{}
 	client := testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
 		assert.Equal(t, "v", r.Context().Value(key{}))
@@ -136,13 +136,13 @@ func TestTheCallersValuesReachTheTransport(t *testing.T) {
 	require.NoError(t, testkit.Retrieve(context.WithValue(t.Context(), key{}, "v"), client))
 }
 
-func TestALimiterOfTheCallersOwn(t *testing.T) {
-	with := func(t *testing.T, acquire testkit.LimiterFunc, answers ...*http.Response) *brellium.Client {
+func TestOwnLimiter(t *testing.T) {
+	with := func(t *testing.T, acquire testkit.LimiterFunc, responses ...*http.Response) *brellium.Client {
 		return testkit.NewTokenClient(t, brellium.WithRateLimiter(acquire), brellium.WithMaxConcurrency(1),
 			testkit.WithTransport(testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) {
-				require.NotEmpty(t, answers, "a request too many")
-				resp := answers[0]
-				answers = answers[1:]
+				require.NotEmpty(t, responses, "a request too many")
+				resp := responses[0]
+				responses = responses[1:]
 				return resp, nil
 			})))
 	}
@@ -180,20 +180,20 @@ func TestALimiterOfTheCallersOwn(t *testing.T) {
 		assert.PanicsWithValue(t, "limiter", func() { _ = testkit.Retrieve(t.Context(), client) })
 		require.NoError(t, testkit.Retrieve(t.Context(), client), "the one place is free again")
 	})
-	testkit.Bubble(t, "is told what each attempt said", func(t *testing.T, _ *brelliumtest.Emulator, _ *brellium.Client) {
-		var told []brellium.LimiterResult
+	testkit.Bubble(t, "gets the result of each attempt", func(t *testing.T, _ *brelliumtest.Emulator, _ *brellium.Client) {
+		var reported []brellium.LimiterResult
 		var after []bool
 		headers := http.Header{"Ratelimit-Limit": {"100"}, "Ratelimit-Remaining": {"41"}, "Ratelimit-Reset": {"0"}}
 		client := with(t, func(ctx context.Context) (brellium.Permit, error) {
 			after = append(after, brellium.IsRateLimitRetry(ctx))
-			return testkit.Permit{Results: &told}, nil
+			return testkit.Permit{Results: &reported}, nil
 		}, testkit.Reply(429, http.Header{"Retry-After": {"2"}}, ""), testkit.Reply(503, nil, ""), testkit.Reply(503, headers, ""), testkit.Reply(200, headers, `{"audit_id":"a"}`))
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
-		require.Len(t, told, 4)
-		assert.Equal(t, brellium.LimiterResult{Spent: brellium.SpentNo, Refused: true, RetryAfter: 2 * time.Second}, told[0])
-		assert.Equal(t, brellium.LimiterResult{}, told[1])
-		assert.Equal(t, brellium.SpentYes, told[2].Spent)
-		assert.Equal(t, 41, told[3].RateLimit.Remaining)
+		require.Len(t, reported, 4)
+		assert.Equal(t, brellium.LimiterResult{Spent: brellium.SpentNo, Refused: true, RetryAfter: 2 * time.Second}, reported[0])
+		assert.Equal(t, brellium.LimiterResult{}, reported[1])
+		assert.Equal(t, brellium.SpentYes, reported[2].Spent)
+		assert.Equal(t, 41, reported[3].RateLimit.Remaining)
 		assert.Equal(t, []bool{false, true, false, false}, after)
 	})
 }

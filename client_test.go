@@ -18,7 +18,7 @@ import (
 	"github.com/brellium/brellium-go/internal/testkit"
 )
 
-func TestAQueryThatWouldBeBlockedIsNeverSent(t *testing.T) {
+func TestQueryThatIsTooLongIsNotSent(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
 	at := func(n int) error {
@@ -30,7 +30,7 @@ func TestAQueryThatWouldBeBlockedIsNeverSent(t *testing.T) {
 	require.NoError(t, at(2048))
 }
 
-func TestPrintingAClientShowsItsHostAlone(t *testing.T) {
+func TestPrintedClientShowsOnlyItsHost(t *testing.T) {
 	client := testkit.NewTokenClient(t, brellium.WithAccessToken("s3cret-token"), brellium.WithBaseURL("https://api.example.test/tenant-7"))
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%q"} {
 		text := fmt.Sprintf(verb, client)
@@ -43,9 +43,7 @@ func TestPrintingAClientShowsItsHostAlone(t *testing.T) {
 	assert.JSONEq(t, `{"host":"api.example.test"}`, string(data))
 }
 
-// TestAMockedTransportWillDo: whoever tests with httpmock gives it to
-// WithHTTPClient, and the pipeline is the real one.
-func TestAMockedTransportWillDo(t *testing.T) {
+func TestHTTPMockTransport(t *testing.T) {
 	mock := httpmock.NewMockTransport()
 	mock.RegisterResponder("POST", "https://api.example.test/v2/users",
 		httpmock.NewStringResponder(503, "down").Then(httpmock.NewStringResponder(201, `{"user_id":"u"}`)))
@@ -61,7 +59,7 @@ func TestAMockedTransportWillDo(t *testing.T) {
 	assert.NotContains(t, err.Error(), "v2", "httpmock quotes the URL, we do not")
 }
 
-func TestDoReachesWhatHasNoMethod(t *testing.T) {
+func TestDoCallsAnyEndpoint(t *testing.T) {
 	client, mock := resourceMock(t)
 	var body, contentType, uri string
 	mock.RegisterResponder(http.MethodPost, `=~^/v2/question_sets`, func(r *http.Request) (*http.Response, error) {
@@ -98,7 +96,7 @@ func TestDoReachesWhatHasNoMethod(t *testing.T) {
 	assert.True(t, brellium.OutcomeUnknown(decode), "it has run")
 }
 
-func TestDoRepeatsOnlyWhatTheCallerCallsIdempotent(t *testing.T) {
+func TestDoRetriesOnlyIdempotentRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string
 		opts   []brellium.CallOption
@@ -132,7 +130,7 @@ func TestDoRepeatsOnlyWhatTheCallerCallsIdempotent(t *testing.T) {
 	}
 }
 
-func TestDoRefusesWhatCannotBeMeant(t *testing.T) {
+func TestDoRejectsInvalidArguments(t *testing.T) {
 	client, mock := resourceMock(t)
 	var nilInto *struct{}
 	for name, c := range map[string]struct {
@@ -167,7 +165,7 @@ func TestDoRefusesWhatCannotBeMeant(t *testing.T) {
 	assert.Zero(t, mock.GetTotalCallCount())
 }
 
-func TestDoGoesUnderTheBasePathWithTheSameCredentials(t *testing.T) {
+func TestDoUsesTheBasePathAndCredentials(t *testing.T) {
 	emu := brelliumtest.New(brelliumtest.WithBasePath("/gate%2Fway"))
 	client := testkit.NewClient(t, emu)
 	var audit struct {

@@ -30,8 +30,8 @@ var resourceSeeds = []string{
 	`[]`, `null`, `"text"`, `{`, ``, `<html>`, `{"metadata":[]}`, `{"created_at":{"a":1}}`, `{"score":1e999}`,
 }
 
-// decodes decodes body as one T. The properties of every answer: no panic, an
-// error that is a DecodeError, and RawJSON as it came.
+// decodes decodes body as one T. It must not panic, an error must be a
+// DecodeError, and RawJSON must be body.
 func decodes[T any, P resource[T]](t *testing.T, op *operation, body []byte) bool {
 	v := new(T)
 	err := decodeResource[T, P](received(op, body), v)
@@ -80,7 +80,7 @@ func FuzzDecodeResource(f *testing.F) {
 	})
 }
 
-// pageSeeds are list answers, which the fuzzer mutates.
+// pageSeeds are list responses, which the fuzzer mutates.
 var pageSeeds = []string{
 	`{"object":"list","data":[{"audit_id":"1","flags":["]","}"]},{"audit_id":"\"2\\"}],"has_more":true,"next_cursor":"c"}`,
 	`{"next_cursor":null,"has_more":false,"data":[ ]}`,
@@ -126,7 +126,7 @@ func decodesPage[T any, P resource[T]](t *testing.T, op *operation, body []byte)
 }
 
 // The newer engine of encoding/json names the keys of maps in its errors.
-func TestADecodeErrorNamesNoKeyOfAMap(t *testing.T) {
+func TestDecodeErrorNamesNoMapKey(t *testing.T) {
 	for _, v := range []any{new(Audit), new(Document), new(User), new(map[string]Audit), new([]Audit), new(any)} {
 		for _, body := range []string{`{"marker":{"marker":"marker"}}`, `{"metadata":"marker","flags":{"marker":1}}`, `[{"marker":1,"metadata":{"marker":"marker"}}]`} {
 			if e, ok := asType[*json.UnmarshalTypeError](json.Unmarshal([]byte(body), v)); ok {
@@ -209,7 +209,7 @@ func BenchmarkDecodePage(b *testing.B) {
 	})
 }
 
-func TestBenchPageIsOfTheSizeThatTheFigureIsFor(t *testing.T) {
+func TestBenchmarkPageSize(t *testing.T) {
 	body := benchPage()
 	require.True(t, json.Valid(body))
 	require.InDelta(t, 250<<10, len(body), 25<<10)

@@ -20,8 +20,8 @@ import (
 	"github.com/brellium/brellium-go/internal/testkit"
 )
 
-// auditAnswered retrieves an audit that is answered with resp.
-func auditAnswered(t *testing.T, resp *http.Response) (*brellium.Audit, error) {
+// auditFrom retrieves an audit whose response is resp.
+func auditFrom(t *testing.T, resp *http.Response) (*brellium.Audit, error) {
 	t.Helper()
 	client, mock := resourceMock(t)
 	mock.RegisterResponder(http.MethodGet, "/v2/audits/x", httpmock.ResponderFromResponse(resp))
@@ -30,11 +30,11 @@ func auditAnswered(t *testing.T, resp *http.Response) (*brellium.Audit, error) {
 	return audit, err
 }
 
-// jsonAnswer is an answer with status 200 and no Content-Type.
-func jsonAnswer(body string) *http.Response { return httpmock.NewStringResponse(200, body) }
+// okJSON is a response with status 200 and no Content-Type.
+func okJSON(body string) *http.Response { return httpmock.NewStringResponse(200, body) }
 
 // ory/sdk#482
-func TestAnUnknownStatusIsKept(t *testing.T) {
+func TestUnknownStatusIsKept(t *testing.T) {
 	client, mock := resourceMock(t)
 	pagesByCursor(t, mock, "/v2/audits", map[string]string{"": `{"data":[
 		{"audit_id":"1","status":"complete","responses":[{"answer":"Maybe"}]},
@@ -50,7 +50,7 @@ func TestAnUnknownStatusIsKept(t *testing.T) {
 }
 
 // digitalocean/godo#608, googleapis/google-api-go-client#195
-func TestADeletionAnsweredWithoutABodyIsASuccess(t *testing.T) {
+func TestDeleteWithoutABodyIsASuccess(t *testing.T) {
 	for _, contentType := range []string{"", "application/json"} {
 		client, mock := resourceMock(t)
 		mock.RegisterResponder(http.MethodDelete, "/v2/users/u", func(*http.Request) (*http.Response, error) {
@@ -72,7 +72,7 @@ func TestADeletionAnsweredWithoutABodyIsASuccess(t *testing.T) {
 }
 
 // tailscale/tailscale-client-go#15, signalsciences/go-sigsci#66
-func TestATimeThatIsBlankNullOrAbsentFailsNoPage(t *testing.T) {
+func TestBlankNullOrAbsentTimeFailsNoPage(t *testing.T) {
 	client, mock := resourceMock(t)
 	pagesByCursor(t, mock, "/v2/audits", map[string]string{"": `{"data":[
 		{"audit_id":"1","timestamp":""},{"audit_id":"2","timestamp":null},{"audit_id":"3"},
@@ -86,7 +86,7 @@ func TestATimeThatIsBlankNullOrAbsentFailsNoPage(t *testing.T) {
 	assert.True(t, page.Data[3].Timestamp.Equal(time.Date(2025, 3, 4, 5, 6, 7, 123456000, time.UTC)))
 }
 
-func TestTimesAreReadInEveryForm(t *testing.T) {
+func TestTimeFormats(t *testing.T) {
 	utc := func(h, m, s, ns int) time.Time { return time.Date(2025, 3, 4, h, m, s, ns, time.UTC) }
 	for text, want := range map[string]time.Time{
 		`"2025-03-04T05:06:07Z"`:                utc(5, 6, 7, 0),
@@ -123,9 +123,9 @@ func TestTimesAreReadInEveryForm(t *testing.T) {
 }
 
 // coinbase/mesh-sdk-go#62, goccy/go-json#7
-func TestNullListsAbsentFieldsAndNewFieldsAreNoError(t *testing.T) {
+func TestNullAbsentAndNewFieldsAreNoError(t *testing.T) {
 	const body = `{"audit_id":"x","flags":null,"people":null,"score":null,"reviewed_by":null,"brand_new":{"a":[1]}}`
-	audit, err := auditAnswered(t, jsonAnswer(body))
+	audit, err := auditFrom(t, okJSON(body))
 	require.NoError(t, err)
 	assert.Equal(t, "x", audit.AuditID)
 	for range audit.Flags {
@@ -174,7 +174,7 @@ func TestEachItemOfAListHasItsOwnRawJSON(t *testing.T) {
 	assert.Nil(t, new(brellium.User).RawJSON())
 }
 
-func TestTheWireMayWrapItsJSON(t *testing.T) {
+func TestJSONMayBeWrapped(t *testing.T) {
 	const body = `{"audit_id":"x"}`
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
@@ -192,7 +192,7 @@ func TestTheWireMayWrapItsJSON(t *testing.T) {
 		"spaces around":     {"application/json", "", " \r\n" + body + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resp := jsonAnswer(c.body)
+			resp := okJSON(c.body)
 			resp.Header = http.Header{}
 			if c.contentType != "" {
 				resp.Header.Set("Content-Type", c.contentType)
@@ -200,7 +200,7 @@ func TestTheWireMayWrapItsJSON(t *testing.T) {
 			if c.encoding != "" {
 				resp.Header.Set("Content-Encoding", c.encoding)
 			}
-			audit, err := auditAnswered(t, resp)
+			audit, err := auditFrom(t, resp)
 			require.NoError(t, err)
 			assert.Equal(t, "x", audit.AuditID)
 			assert.True(t, json.Valid(audit.RawJSON()))
@@ -208,7 +208,7 @@ func TestTheWireMayWrapItsJSON(t *testing.T) {
 	}
 }
 
-func TestASuccessThatCannotBeUsedIsATypedErrorThatQuotesNothing(t *testing.T) {
+func TestUnusableSuccessIsADecodeErrorThatQuotesNothing(t *testing.T) {
 	const secret = "Casey Example"
 	for name, c := range map[string]struct{ body, reason string }{
 		"empty":                    {"", "the body is empty"},
@@ -231,9 +231,9 @@ func TestASuccessThatCannotBeUsedIsATypedErrorThatQuotesNothing(t *testing.T) {
 		"an order with a fraction": {`{"people":[{"order":4471100.5}]}`, "the field people.order has an unexpected type"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resp := jsonAnswer(c.body)
+			resp := okJSON(c.body)
 			resp.Header.Set("X-Request-Id", "req_17")
-			audit, err := auditAnswered(t, resp)
+			audit, err := auditFrom(t, resp)
 			assert.Nil(t, audit)
 			var decode *brellium.DecodeError
 			require.ErrorAs(t, err, &decode)
@@ -249,7 +249,7 @@ func TestASuccessThatCannotBeUsedIsATypedErrorThatQuotesNothing(t *testing.T) {
 	}
 }
 
-func TestAListThatCannotBeUsedIsATypedError(t *testing.T) {
+func TestUnusableListIsADecodeError(t *testing.T) {
 	for body, reason := range map[string]string{
 		`[]`:                           "the body is JSON of an unexpected type",
 		`{"data":{}}`:                  "the field data has an unexpected type",
@@ -271,7 +271,7 @@ func TestAListThatCannotBeUsedIsATypedError(t *testing.T) {
 	}
 }
 
-func TestAWriteWhoseAnswerCannotBeUsedMayHaveRun(t *testing.T) {
+func TestWriteWithAnUnusableResponseMayHaveRun(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
 	emu.Inject(brelliumtest.OpUserCreate, brelliumtest.Respond(201, "text/html", "<html>"))
@@ -301,7 +301,7 @@ func TestNumbersInMetadataAreNotRounded(t *testing.T) {
 // What printing shows of a resource are its fields: the raw bytes may hold
 // more than those.
 func TestPrintingAResourceDoesNotPrintItsRawJSON(t *testing.T) {
-	audit, err := auditAnswered(t, jsonAnswer(`{"audit_id":"x","not_a_field":"4471100"}`))
+	audit, err := auditFrom(t, okJSON(`{"audit_id":"x","not_a_field":"4471100"}`))
 	require.NoError(t, err)
 	encoded, err := json.Marshal(audit)
 	require.NoError(t, err)

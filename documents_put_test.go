@@ -26,7 +26,7 @@ import (
 )
 
 // penpot/penpot#10776, danialfarid/ng-file-upload#382
-func TestUploadCarriesNothingOfTheAPIsToTheStorageHost(t *testing.T) {
+func TestUploadSendsNoTokenToStorage(t *testing.T) {
 	var emu *brelliumtest.Emulator
 	var mu sync.Mutex
 	var seen []*http.Request
@@ -175,7 +175,7 @@ func TestUploadThatIsSlowButMakesProgressIsNotCutOff(t *testing.T) {
 	})
 	testkit.Bubble(t, "silent", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().Delay(1000*time.Hour).Forever())
-		begun := time.Now()
+		start := time.Now()
 		_, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{IdleTimeout: 10 * time.Second}, brellium.WithMaxRetries(0))
 		var lost *brellium.ConnectionError
 		require.ErrorAs(t, err, &lost)
@@ -183,24 +183,24 @@ func TestUploadThatIsSlowButMakesProgressIsNotCutOff(t *testing.T) {
 		assert.Contains(t, err.Error(), "idle")
 		require.NotErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
-		assert.LessOrEqual(t, time.Since(begun), 13*time.Second)
-		assert.GreaterOrEqual(t, time.Since(begun), 10*time.Second)
+		assert.LessOrEqual(t, time.Since(start), 13*time.Second)
+		assert.GreaterOrEqual(t, time.Since(start), 10*time.Second)
 	})
 	testkit.Bubble(t, "silent, and the caller's deadline passes", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().Delay(1000*time.Hour).Forever())
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		begun := time.Now()
+		start := time.Now()
 		results, err := client.Documents.Upload(ctx, []brellium.UploadFile{file}, brellium.UploadOptions{})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, 3*time.Second, time.Since(begun))
+		assert.Equal(t, 3*time.Second, time.Since(start))
 		assert.Equal(t, brellium.UploadFailed, results[0].Status)
 	})
 }
 
 // A file whose response was lost is sent again only if the API says that it has
 // not arrived.
-func TestUploadAsksBeforeItSendsAgainWhatMayHaveArrived(t *testing.T) {
+func TestUploadAsksBeforeResendingWhatMayHaveArrived(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault       brelliumtest.Fault
 		asked, puts int
@@ -228,7 +228,7 @@ func TestUploadAsksBeforeItSendsAgainWhatMayHaveArrived(t *testing.T) {
 	}
 }
 
-func TestUploadURLIsSentByteForByteAndOnlyWhereItMayGo(t *testing.T) {
+func TestUploadURLIsSentByteForByteAndOnlyToAllowedHosts(t *testing.T) {
 	// A fake of both hosts: what the URL is depends on the case.
 	var address atomic.Value
 	var line atomic.Value
@@ -421,7 +421,7 @@ func TestPutSendsTheGivenHeaders(t *testing.T) {
 }
 
 // The storage host accepts the connection and reads nothing.
-func TestUploadOfAFileThatNobodyReadsEnds(t *testing.T) {
+func TestUploadThatStorageDoesNotReadEnds(t *testing.T) {
 	file, _ := fileOnDisk(t, "visit.pdf", testkit.Content(1, 32<<20))
 	release := make(chan struct{})
 	client := onPortWithPut(t, brelliumtest.New(), func(http.ResponseWriter, *http.Request) { <-release })

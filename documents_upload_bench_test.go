@@ -115,9 +115,9 @@ func benchmarkUpload(b *testing.B, serve func(http.Handler) *httptest.Server, pa
 			way := &ways[(i+j)%len(ways)]
 			runtime.GC()
 			stop := watchMemory(&way.peak)
-			begun := time.Now()
+			start := time.Now()
 			err := way.send()
-			way.took = append(way.took, time.Since(begun))
+			way.took = append(way.took, time.Since(start))
 			stop()
 			require.NoError(b, err)
 		}

@@ -119,7 +119,7 @@ func TestUploadReportsProgressToASlowCallback(t *testing.T) {
 		}
 		var reports []brellium.UploadProgress
 		var inside atomic.Int32
-		begun := time.Now()
+		start := time.Now()
 		_, err := client.Documents.Upload(t.Context(), files, brellium.UploadOptions{Concurrency: 2, OnProgress: func(p brellium.UploadProgress) {
 			assert.EqualValues(t, 1, inside.Add(1), "calls overlap")
 			reports = append(reports, p)
@@ -129,7 +129,7 @@ func TestUploadReportsProgressToASlowCallback(t *testing.T) {
 			inside.Add(-1)
 		}})
 		require.NoError(t, err)
-		assert.Equal(t, 4*time.Second, time.Since(begun), "the callback delayed the files")
+		assert.Equal(t, 4*time.Second, time.Since(start), "the callback delayed the files")
 		require.Greater(t, len(reports), 4)
 		assert.Less(t, len(reports), 100)
 		last := reports[len(reports)-1]

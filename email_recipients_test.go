@@ -11,7 +11,7 @@ import (
 	"github.com/brellium/brellium-go/internal/testkit"
 )
 
-func TestEmailRecipientsAreMadeAndFound(t *testing.T) {
+func TestEmailRecipients(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
 	ctx := t.Context()

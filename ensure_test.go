@@ -18,7 +18,7 @@ import (
 	"github.com/brellium/brellium-go/internal/testkit"
 )
 
-func TestWhatIsNoEmailIsRefusedByName(t *testing.T) {
+func TestInvalidEmailIsRejected(t *testing.T) {
 	client, mock := resourceMock(t)
 	ctx := t.Context()
 	for _, email := range []string{"", " ", "a b@example.test", " a@example.test", "a@example.test\n", "a@exa\x00mple.test", "a@exam\u00a0ple.test",
@@ -52,7 +52,7 @@ func oneUser(t *testing.T, emu *brelliumtest.Emulator, email string) {
 	assert.Equal(t, 1, emu.Invitations(email))
 }
 
-func TestEnsureMakesOneUserAndOneInvitationWhateverHappens(t *testing.T) {
+func TestEnsureCreatesOneUserAndOneInvitation(t *testing.T) {
 	drop := brelliumtest.DropBefore()
 	lost := brelliumtest.DropAfter()
 	uninvited := brelliumtest.InviteFailed()
@@ -60,28 +60,28 @@ func TestEnsureMakesOneUserAndOneInvitationWhateverHappens(t *testing.T) {
 		faults []brelliumtest.Fault
 		sends  int
 	}{
-		"nothing":                                 {nil, 1},
-		"dropped before":                          {[]brelliumtest.Fault{drop}, 2},
-		"dropped before, twice":                   {[]brelliumtest.Fault{drop, drop}, 3},
-		"dropped after":                           {[]brelliumtest.Fault{lost}, 2},
-		"dropped after, twice":                    {[]brelliumtest.Fault{lost, lost}, 3},
-		"dropped before, then after":              {[]brelliumtest.Fault{drop, lost}, 3},
-		"reset after":                             {[]brelliumtest.Fault{lost.AsReset()}, 2},
-		"invitation failed":                       {[]brelliumtest.Fault{uninvited}, 2},
-		"invitation failed, twice":                {[]brelliumtest.Fault{uninvited, uninvited}, 3},
-		"invitation failed, and that answer cut":  {[]brelliumtest.Fault{uninvited.Truncated()}, 2},
-		"invitation failed, then dropped after":   {[]brelliumtest.Fault{uninvited, lost}, 3},
-		"invitation failed, then dropped before":  {[]brelliumtest.Fault{uninvited, drop}, 3},
-		"5xx before the work":                     {[]brelliumtest.Fault{brelliumtest.Status(503, "UNAVAILABLE")}, 2},
-		"5xx after the work":                      {[]brelliumtest.Fault{brelliumtest.Status(500, "INTERNAL").AfterWork()}, 2},
-		"a gateway's page after the work":         {[]brelliumtest.Fault{brelliumtest.HTML(502).AfterWork()}, 2},
-		"a page for the created user":             {[]brelliumtest.Fault{brelliumtest.Respond(200, "text/html", "<html>")}, 2},
-		"an empty answer for the created user":    {[]brelliumtest.Fault{brelliumtest.Respond(201, "", "")}, 2},
-		"a truncated answer for the created user": {[]brelliumtest.Fault{brelliumtest.OK().Truncated()}, 2},
-		"no answer until the attempt has run out": {[]brelliumtest.Fault{brelliumtest.StallHeaders(0)}, 2},
-		"rate limited":                            {[]brelliumtest.Fault{brelliumtest.Status(429, "")}, 2},
-		"connection refused, three times":         {[]brelliumtest.Fault{brelliumtest.NeverSent().Times(3)}, 1},
-		"rate limited, lost, token revoked":       {[]brelliumtest.Fault{brelliumtest.Status(429, ""), lost, brelliumtest.RevokedToken()}, 4},
+		"nothing":                    {nil, 1},
+		"dropped before":             {[]brelliumtest.Fault{drop}, 2},
+		"dropped before, twice":      {[]brelliumtest.Fault{drop, drop}, 3},
+		"dropped after":              {[]brelliumtest.Fault{lost}, 2},
+		"dropped after, twice":       {[]brelliumtest.Fault{lost, lost}, 3},
+		"dropped before, then after": {[]brelliumtest.Fault{drop, lost}, 3},
+		"reset after":                {[]brelliumtest.Fault{lost.AsReset()}, 2},
+		"invitation failed":          {[]brelliumtest.Fault{uninvited}, 2},
+		"invitation failed, twice":   {[]brelliumtest.Fault{uninvited, uninvited}, 3},
+		"invitation failed, and that response truncated": {[]brelliumtest.Fault{uninvited.Truncated()}, 2},
+		"invitation failed, then dropped after":          {[]brelliumtest.Fault{uninvited, lost}, 3},
+		"invitation failed, then dropped before":         {[]brelliumtest.Fault{uninvited, drop}, 3},
+		"5xx before the work":                            {[]brelliumtest.Fault{brelliumtest.Status(503, "UNAVAILABLE")}, 2},
+		"5xx after the work":                             {[]brelliumtest.Fault{brelliumtest.Status(500, "INTERNAL").AfterWork()}, 2},
+		"a gateway's page after the work":                {[]brelliumtest.Fault{brelliumtest.HTML(502).AfterWork()}, 2},
+		"a page for the created user":                    {[]brelliumtest.Fault{brelliumtest.Respond(200, "text/html", "<html>")}, 2},
+		"an empty response for the created user":         {[]brelliumtest.Fault{brelliumtest.Respond(201, "", "")}, 2},
+		"a truncated response for the created user":      {[]brelliumtest.Fault{brelliumtest.OK().Truncated()}, 2},
+		"no response within the attempt timeout":         {[]brelliumtest.Fault{brelliumtest.StallHeaders(0)}, 2},
+		"rate limited":                                   {[]brelliumtest.Fault{brelliumtest.Status(429, "")}, 2},
+		"connection refused, three times":                {[]brelliumtest.Fault{brelliumtest.NeverSent().Times(3)}, 1},
+		"rate limited, lost, token revoked":              {[]brelliumtest.Fault{brelliumtest.Status(429, ""), lost, brelliumtest.RevokedToken()}, 4},
 	} {
 		for _, lag := range []time.Duration{0, 5 * time.Second, 12 * time.Second} {
 			t.Run(fmt.Sprint(name, ", lag ", lag), func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestEnsureMakesOneUserAndOneInvitationWhateverHappens(t *testing.T) {
 	}
 }
 
-func TestEnsureFindsTheUserWhoExists(t *testing.T) {
+func TestEnsureFindsAnExistingUser(t *testing.T) {
 	for name, prepare := range map[string]func(*brelliumtest.Emulator){
 		"invited":   func(*brelliumtest.Emulator) {},
 		"signed in": func(emu *brelliumtest.Emulator) { emu.SignIn(ada) },
@@ -124,7 +124,7 @@ func TestEnsureFindsTheUserWhoExists(t *testing.T) {
 	}
 }
 
-func TestEnsureInvitesTheUserWhoWasKeptWithoutAnInvitation(t *testing.T) {
+func TestEnsureInvitesAUserWhoseInvitationFailed(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
 	emu.Inject(brelliumtest.OpUserCreate, brelliumtest.InviteFailed())
@@ -135,7 +135,7 @@ func TestEnsureInvitesTheUserWhoWasKeptWithoutAnInvitation(t *testing.T) {
 	oneUser(t, emu, ada)
 }
 
-func TestEnsureByManyAtOnceInvitesOnce(t *testing.T) {
+func TestConcurrentEnsureInvitesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithUserListLag(3 * time.Second))
 		client := testkit.NewClient(t, emu)
@@ -158,7 +158,7 @@ func TestEnsureByManyAtOnceInvitesOnce(t *testing.T) {
 	})
 }
 
-func TestEnsureGivesUpWithinItsBounds(t *testing.T) {
+func TestEnsureGivesUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault   brelliumtest.Fault
 		sends   int
@@ -203,7 +203,7 @@ func TestEnsureGivesUpWithinItsBounds(t *testing.T) {
 	}
 }
 
-func TestEnsureLooksForABoundedTime(t *testing.T) {
+func TestEnsureLooksForALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithUserListLag(time.Hour))
 		client := testkit.NewClient(t, emu)
@@ -233,7 +233,7 @@ func TestEnsureEndsWithItsContext(t *testing.T) {
 		start := time.Now()
 		_, err := client.Users.Ensure(ctx, brellium.UserCreateParams{Email: ada})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Zero(t, time.Since(start), "the pause is not begun")
+		assert.Zero(t, time.Since(start), "the pause is not started")
 		var conn *brellium.ConnectionError
 		require.ErrorAs(t, err, &conn)
 		assert.True(t, brellium.OutcomeUnknown(err))
@@ -241,7 +241,7 @@ func TestEnsureEndsWithItsContext(t *testing.T) {
 		require.ErrorAs(t, err, &interrupted)
 		assert.Equal(t, 1, interrupted.Attempts)
 	})
-	t.Run("cancelled while it looks", func(t *testing.T) {
+	t.Run("canceled while it looks", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New(brelliumtest.WithUserListLag(time.Hour))
 			client := testkit.NewClient(t, emu)
@@ -259,7 +259,7 @@ func TestEnsureEndsWithItsContext(t *testing.T) {
 			assert.False(t, brellium.OutcomeUnknown(err), "the API has said that the user exists")
 		})
 	})
-	testkit.Bubble(t, "cancelled in an attempt", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "canceled in an attempt", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpUserCreate, brelliumtest.StallHeaders(0))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -270,7 +270,7 @@ func TestEnsureEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestEnsureReturnsTheListsFailure(t *testing.T) {
+func TestEnsureReturnsTheErrorOfTheList(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		_, err := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: ada})
 		require.NoError(t, err)
@@ -282,7 +282,7 @@ func TestEnsureReturnsTheListsFailure(t *testing.T) {
 	})
 }
 
-func TestFindByEmailGoesByWhatTheItemsSay(t *testing.T) {
+func TestFindByEmailComparesTheItems(t *testing.T) {
 	item := func(id, email string) string { return fmt.Sprintf(`{"email_recipient_id":%q,"email":%q}`, id, email) }
 	for name, c := range map[string]struct {
 		pages map[string]string
@@ -314,7 +314,7 @@ func TestFindByEmailGoesByWhatTheItemsSay(t *testing.T) {
 				assert.Nil(t, got)
 				assert.NotContains(t, fmt.Sprintf("%v %+v %#v", err, err, err), c.email)
 				var apiErr *brellium.APIError
-				assert.NotErrorAs(t, err, &apiErr, "the API has not answered 404")
+				assert.NotErrorAs(t, err, &apiErr, "the API did not return a 404")
 				return
 			}
 			require.NoError(t, err)
@@ -324,7 +324,7 @@ func TestFindByEmailGoesByWhatTheItemsSay(t *testing.T) {
 	}
 }
 
-func TestFindByEmailFailsLikeTheListDoes(t *testing.T) {
+func TestFindByEmailReturnsTheErrorOfTheList(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
 	emu.Inject(brelliumtest.OpEmailRecipientList, brelliumtest.Blocked())
@@ -334,7 +334,7 @@ func TestFindByEmailFailsLikeTheListDoes(t *testing.T) {
 	assert.NotErrorIs(t, err, brellium.ErrNotFound)
 }
 
-func TestEnsureMakesOneEmailRecipientWhateverHappens(t *testing.T) {
+func TestEnsureCreatesOneEmailRecipient(t *testing.T) {
 	for name, faults := range map[string][]brelliumtest.Fault{
 		"nothing":                   nil,
 		"dropped before":            {brelliumtest.DropBefore()},
@@ -365,7 +365,7 @@ func TestEnsureMakesOneEmailRecipientWhateverHappens(t *testing.T) {
 	}
 }
 
-func TestEnsureOfARecipientGivesUpWithinItsBounds(t *testing.T) {
+func TestEnsureOfARecipientGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithListLag(time.Minute))
 		client := testkit.NewClient(t, emu)
@@ -383,8 +383,8 @@ func TestEnsureOfARecipientGivesUpWithinItsBounds(t *testing.T) {
 	})
 }
 
-// A recipient's own repeats, asked for on the call, keep to the same rule.
-func TestEnsureTakesTheCallsOptions(t *testing.T) {
+// WithMaxRetries of the call does not create a second recipient.
+func TestEnsurePassesOptionsOn(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpEmailRecipientCreate, brelliumtest.DropAfter())
 		var resp brellium.Response

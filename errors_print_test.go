@@ -21,7 +21,7 @@ import (
 	"github.com/brellium/brellium-go/internal/testkit"
 )
 
-func TestLogValueFindsWhatMayBeLoggedInAWrappedError(t *testing.T) {
+func TestSafeLogValueOfAWrappedError(t *testing.T) {
 	emu := brelliumtest.New()
 	emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(404, "NOT_FOUND").WithMessage("PATIENT JANE DOE"))
 	_, err := testkit.NewClient(t, emu).Audits.Retrieve(t.Context(), "an-id")
@@ -42,7 +42,7 @@ func TestLogValueFindsWhatMayBeLoggedInAWrappedError(t *testing.T) {
 
 // TestErrorsPrintTheSameUnderEveryVerb, and never what they carry for code.
 // What the pipeline puts into them is watched by
-// TestNothingConfidentialLeavesTheClientUnasked.
+// TestNoConfidentialValueIsReported.
 func TestErrorsPrintTheSameUnderEveryVerb(t *testing.T) {
 	const hidden = "casey-4711"
 	api := &brellium.APIError{
@@ -79,14 +79,14 @@ func TestErrorsPrintTheSameUnderEveryVerb(t *testing.T) {
 			slog.New(slog.NewJSONHandler(&log, nil)).Error("failed", "error", err)
 			for _, out := range []string{string(encoded), log.String()} {
 				assert.NotContains(t, out, hidden)
-				assert.NotContains(t, out, "The user exists", "a message may speak of a patient")
+				assert.NotContains(t, out, "The user exists", "a message may be about a patient")
 			}
 		})
 	}
 }
 
 // Every attribute that an error's LogValue has is one that was thought about.
-func TestErrorsLogNamedFactsOnly(t *testing.T) {
+func TestErrorsLogOnlyNamedFields(t *testing.T) {
 	known := []string{"operation", "status", "type", "code", "request_id", "retry_at", "attempts", "elapsed", "reason", "last",
 		"sent", "expired", "context", "wait", "field"}
 	for _, err := range []slog.LogValuer{&brellium.APIError{}, &brellium.BlockedError{}, &brellium.RetriesExhaustedError{}, &brellium.ConnectionError{},

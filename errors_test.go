@@ -51,7 +51,7 @@ func TestErrorsAreFoundByTheirPointerTypes(t *testing.T) {
 }
 
 // cloudfoundry/go-cfclient#327, TwiN/gatus#351, esi/esi-issues#902
-func TestAPageFromAGatewayIsAnAPIError(t *testing.T) {
+func TestHTMLFromAGatewayIsAnAPIError(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.HTML(502).Times(5))
 		err := testkit.Retrieve(t.Context(), client)
@@ -89,7 +89,7 @@ func TestSentinelsMatchByStatus(t *testing.T) {
 	}
 }
 
-func TestTheHelpersTakeAnyError(t *testing.T) {
+func TestPredicatesAcceptAnyError(t *testing.T) {
 	transient := &brellium.APIError{StatusCode: 429, RetryAfter: 3 * time.Second}
 	for name, tc := range map[string]struct {
 		err       error
@@ -128,7 +128,7 @@ func TestTheHelpersTakeAnyError(t *testing.T) {
 	}
 }
 
-func TestEveryErrorBodyIsRead(t *testing.T) {
+func TestErrorBodies(t *testing.T) {
 	for name, tc := range map[string]struct {
 		body    string
 		code    brellium.ErrorCode
@@ -162,8 +162,8 @@ func TestEveryErrorBodyIsRead(t *testing.T) {
 	}
 }
 
-// FuzzErrorBody: whatever the body of a failure, it is the error that its
-// status says.
+// FuzzErrorBody checks that the status decides the type of the error, for any
+// body.
 func FuzzErrorBody(f *testing.F) {
 	for _, body := range []string{"", "{}", "null", `{"error":{"code":"X","message":"m","request_id":"r"}}`, `{"error":"invalid_client"}`,
 		"<html>", "\ufeff{}", `{"error":{"code":"` + strings.Repeat("x", 5000) + `"}}`, "{\"error\":{\"message\":\"a\\nb\\u001b[31m\"}}", `{"error":[[[[[[`, "\x1f\x8b\x08"} {

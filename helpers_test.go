@@ -31,20 +31,20 @@ var (
 
 type roundTripper = testkit.RoundTripFunc
 
-// resourceMock is a client with a transport that answers what the test says.
+// resourceMock is a client with a mock transport.
 func resourceMock(t testing.TB, opts ...brellium.ClientOption) (*brellium.Client, *httpmock.MockTransport) {
 	t.Helper()
 	mock := httpmock.NewMockTransport()
 	client, err := brellium.NewClient(append([]brellium.ClientOption{
 		testkit.WithTransport(mock),
 		brellium.WithAccessToken("token-of-a-test"),
-		brellium.WithoutRateLimiter(), // which would pace answers without headers
+		brellium.WithoutRateLimiter(), // which would pace responses without headers
 	}, opts...)...)
 	require.NoError(t, err)
 	return client, mock
 }
 
-// pagesByCursor answers GET path with the page that the query's cursor names.
+// pagesByCursor responds to GET path with the page of the query's cursor.
 func pagesByCursor(t *testing.T, mock *httpmock.MockTransport, path string, pages map[string]string) *[]url.Values {
 	t.Helper()
 	var queries []url.Values
@@ -65,7 +65,7 @@ func readAll[T any](seq func(func(*T, error) bool)) (items []*T, err error) {
 	for item, e := range seq {
 		if e != nil {
 			err = e
-			continue // whatever came after an error would be wrong, and is seen
+			continue // an item after an error would be wrong; the caller sees it
 		}
 		items = append(items, item)
 	}
@@ -80,7 +80,7 @@ func auditIDs(audits []*brellium.Audit) []string {
 	return ids
 }
 
-// withoutEnvironment hides the credentials of whoever runs the tests.
+// withoutEnvironment hides the credentials of the person who runs the tests.
 func withoutEnvironment(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"BRELLIUM_ACCESS_TOKEN", "BRELLIUM_CLIENT_ID", "BRELLIUM_CLIENT_SECRET", "BRELLIUM_BASE_URL"} {

@@ -29,7 +29,7 @@ func TestTokenRevokedEverySecondFailsNoCall(t *testing.T) {
 		client := testkit.NewClient(t, e, brellium.WithoutRateLimiter())
 		start := time.Now()
 		go func() {
-			time.Sleep(500 * time.Millisecond) // not at the same time as a mint
+			time.Sleep(500 * time.Millisecond) // not at the same time as a token request
 			for range 59 {
 				time.Sleep(time.Second)
 				e.RevokeTokens()
@@ -190,7 +190,7 @@ func TestCreateTokenRefusesOptionsThatDoNotApply(t *testing.T) {
 	assert.Zero(t, emu.Count(brelliumtest.OpTokenCreate))
 }
 
-// A mint has a deadline of its own, 20 s after it started. No error of it may
+// A token request has a deadline of its own, 20 s after it started. No error of it may
 // look like the end of a caller's context.
 func TestDeadlineOfAMintIsNotTheCallers(t *testing.T) {
 	burst := func(t *testing.T, client *brellium.Client) { // uses up the token endpoint's burst

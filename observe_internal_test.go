@@ -13,26 +13,26 @@ import (
 	"github.com/brellium/brellium-go/internal/wire"
 )
 
-func TestNothingIsAllocatedWhereNobodyListens(t *testing.T) {
+func TestNoAllocationWithoutListeners(t *testing.T) {
 	client, err := NewClient(WithAccessToken("t"))
 	require.NoError(t, err)
 	ctx := context.Background()
 	c := &call{client: client, op: opAuditsRetrieve, route: &client.api}
 	c.last = outcome{Result: wire.Result{Status: http.StatusServiceUnavailable, Body: []byte(`{"error":{"code":"UNAVAILABLE"}}`)}, verdict: VerdictUnknown, requestID: "r"}
 	gaveUp := &RetriesExhaustedError{Reason: ExhaustedAttempts}
-	begun := time.Now()
+	start := time.Now()
 	tell := func() {
 		if c.reportStart(ctx) != ctx {
-			t.Fatal("something was told")
+			t.Fatal("something was reported")
 		}
-		told, header := c.reportAttemptStart(ctx)
-		if header != nil || told != ctx {
-			t.Fatal("something was told")
+		observed, header := c.reportAttemptStart(ctx)
+		if header != nil || observed != ctx {
+			t.Fatal("something was reported")
 		}
-		c.record(ctx, told, time.Second, time.Second)
+		c.record(ctx, observed, time.Second, time.Second)
 		c.reportWait(ctx, time.Second)
-		c.reportBlock(ctx, block.Blocked, begun)
-		c.reportEnd(ctx, begun, gaveUp)
+		c.reportBlock(ctx, block.Blocked, start)
+		c.reportEnd(ctx, start, gaveUp)
 		client.observers.reportTokenStore(nil)
 	}
 	assert.Zero(t, testing.AllocsPerRun(100, tell))

@@ -25,13 +25,13 @@ import (
 	"github.com/brellium/brellium-go/internal/testkit"
 )
 
-// told keeps what an observer is told.
-type told struct {
+// recorder is an observer that keeps its events.
+type recorder struct {
 	mu     sync.Mutex
 	events []brellium.Event
 }
 
-func (o *told) Observe(ctx context.Context, e brellium.Event) context.Context {
+func (o *recorder) Observe(ctx context.Context, e brellium.Event) context.Context {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.events = append(o.events, e)
@@ -39,7 +39,7 @@ func (o *told) Observe(ctx context.Context, e brellium.Event) context.Context {
 }
 
 // of returns the events of an operation, in order.
-func (o *told) of(operation string) (events []brellium.Event) {
+func (o *recorder) of(operation string) (events []brellium.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, e := range o.events {
@@ -58,7 +58,7 @@ func kinds(events []brellium.Event) (kinds []brellium.EventKind) {
 }
 
 // incident-io/catalog-importer#102
-func TestNothingIsWrittenUnlessAsked(t *testing.T) {
+func TestNothingIsLoggedByDefault(t *testing.T) {
 	written := filepath.Join(t.TempDir(), "written")
 	f, err := os.Create(written)
 	require.NoError(t, err)
@@ -84,9 +84,9 @@ func TestNothingIsWrittenUnlessAsked(t *testing.T) {
 	assert.Empty(t, string(content))
 }
 
-func TestAnObserverIsToldEveryFactOfACall(t *testing.T) {
+func TestObserverGetsEveryEventOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		emu, o := brelliumtest.New(), &told{}
+		emu, o := brelliumtest.New(), &recorder{}
 		emu.Inject(brelliumtest.OpAuditRetrieve,
 			brelliumtest.Status(503, "UNAVAILABLE").DelayResponse(2*time.Second),
 			brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "3"))
@@ -136,7 +136,7 @@ func TestAnObserverIsToldEveryFactOfACall(t *testing.T) {
 	})
 }
 
-func TestTheLoggerIsGivenAttemptsAndWaitsAtDebug(t *testing.T) {
+func TestLoggerGetsAttemptsAndWaitsAtDebug(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE"))
@@ -167,7 +167,7 @@ func TestTheLoggerIsGivenAttemptsAndWaitsAtDebug(t *testing.T) {
 var loggedNames = []string{"operation", "method", "path", "attempt", "attempts", "status", "code", "request_id",
 	"verdict", "reason", "wait", "queued", "duration", "remaining", "retry_at", "block", "limiter_mode", "token_store"}
 
-func TestAWarningIsForACallThatWasGivenUp(t *testing.T) {
+func TestLogLevelOfACall(t *testing.T) {
 	exists := brelliumtest.Status(409, "USER_EXISTS")
 	for name, tt := range map[string]struct {
 		fault   brelliumtest.Fault
@@ -220,9 +220,9 @@ func TestAWarningIsForACallThatWasGivenUp(t *testing.T) {
 	}
 }
 
-func TestBlocksLimiterModesAndTheTokenStoreAreTold(t *testing.T) {
+func TestBlocksLimiterModesAndTokenStoreAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		emu, o := brelliumtest.New(brelliumtest.WithTokenLifetime(10*time.Second)), &told{}
+		emu, o := brelliumtest.New(brelliumtest.WithTokenLifetime(10*time.Second)), &recorder{}
 		store := &testkit.BrokenStore{TokenStore: brellium.NewMemoryTokenStore()}
 		var log bytes.Buffer
 		client := testkit.NewClient(t, emu, brellium.WithObserver(o), brellium.WithTokenStore(store), brellium.WithLogger(testkit.JSONLogger(&log, slog.LevelInfo)))
@@ -231,7 +231,7 @@ func TestBlocksLimiterModesAndTheTokenStoreAreTold(t *testing.T) {
 		store.Set(nil)
 		time.Sleep(time.Minute)
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
-		synctest.Wait() // the mint tells of the store once the token is there
+		synctest.Wait() // the store is reported once there is a token
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(2))
 		require.Error(t, testkit.Retrieve(t.Context(), client))
 		require.Error(t, testkit.Retrieve(t.Context(), client))
@@ -256,7 +256,7 @@ func TestBlocksLimiterModesAndTheTokenStoreAreTold(t *testing.T) {
 		assert.Equal(t, []string{"down", "up"}, modes[brellium.EventTokenStore])
 		require.NotEmpty(t, modes[brellium.EventLimiterMode])
 		for i, mode := range modes[brellium.EventLimiterMode] {
-			assert.True(t, i == 0 || mode != modes[brellium.EventLimiterMode][i-1], "only a change is told: %v", modes)
+			assert.True(t, i == 0 || mode != modes[brellium.EventLimiterMode][i-1], "only changes are reported: %v", modes)
 		}
 
 		text := log.String()
@@ -277,7 +277,7 @@ func TestBlocksLimiterModesAndTheTokenStoreAreTold(t *testing.T) {
 var allKinds = []brellium.EventKind{brellium.EventCallStart, brellium.EventAttemptStart, brellium.EventAttemptEnd, brellium.EventWait,
 	brellium.EventCallEnd, brellium.EventBlock, brellium.EventLimiterMode}
 
-func TestAnObserverThatPanicsHarmsNoCall(t *testing.T) {
+func TestObserverPanicFailsNoCall(t *testing.T) {
 	for _, kind := range allKinds {
 		t.Run(string(kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -317,17 +317,17 @@ func (h panicky) Enabled(context.Context, slog.Level) bool {
 
 func (h panicky) Handle(context.Context, slog.Record) error { panic("handle") }
 
-func TestALoggerThatPanicsHarmsNoCall(t *testing.T) {
+func TestLoggerPanicFailsNoCall(t *testing.T) {
 	for _, h := range []panicky{{enabled: true}, {enabled: false}} {
 		client := testkit.NewClient(t, brelliumtest.New(), brellium.WithLogger(slog.New(h)))
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 	}
 }
 
-func TestASlowObserverDelaysItsOwnCallOnly(t *testing.T) {
+func TestSlowObserverDelaysOnlyItsOwnCall(t *testing.T) {
 	for _, kind := range allKinds {
 		if kind == brellium.EventAttemptStart {
-			continue // it holds its place, as its documentation says
+			continue // it keeps its place, as documented
 		}
 		t.Run(string(kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -362,7 +362,7 @@ func TestASlowObserverDelaysItsOwnCallOnly(t *testing.T) {
 	}
 }
 
-func TestAnObserverMayUseTheClient(t *testing.T) {
+func TestObserverMayUseTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New()
 		var client *brellium.Client
@@ -382,7 +382,7 @@ func TestAnObserverMayUseTheClient(t *testing.T) {
 	})
 }
 
-func TestAnObserversContextLendsItsValuesAndNothingElse(t *testing.T) {
+func TestObserverContextProvidesOnlyValues(t *testing.T) {
 	type key string
 	dead, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -423,13 +423,13 @@ func TestAnObserversContextLendsItsValuesAndNothingElse(t *testing.T) {
 				require.NoError(t, testkit.Retrieve(ctx, client))
 				assert.Equal(t, []any{1, 2, 1, 1, 2, 2}, seen)
 				time.AfterFunc(time.Second, cancel)
-				assert.ErrorIs(t, testkit.Retrieve(ctx, client), context.Canceled, "the caller's own end is heeded")
+				assert.ErrorIs(t, testkit.Retrieve(ctx, client), context.Canceled, "the caller's own context still ends the call")
 			})
 		})
 	}
 }
 
-func TestAnObserversHeadersCannotReplaceTheClientsOrSmuggle(t *testing.T) {
+func TestObserverHeadersCannotReplaceOrSmuggleHeaders(t *testing.T) {
 	emu := brelliumtest.New()
 	headers := headersAdded{"Traceparent": {"00-1"}, "x-lower": {"1"}, "X-Smuggled": {"a\r\nAuthorization: Bearer marker"}}
 	for _, key := range []string{"Authorization", "authorization", "Content-Type", "Host", "Content-Length", "Connection",
@@ -451,7 +451,7 @@ func TestAnObserversHeadersCannotReplaceTheClientsOrSmuggle(t *testing.T) {
 }
 
 // A panic in RequestHeader must not fail the call.
-func TestAnObserverThatPanicsOverHeadersFailsNoCall(t *testing.T) {
+func TestRequestHeaderPanicFailsNoCall(t *testing.T) {
 	client := testkit.NewClient(t, brelliumtest.New(), brellium.WithObserver(headersPanic{headersAdded{}}))
 	require.NoError(t, testkit.Retrieve(t.Context(), client))
 }
@@ -460,7 +460,7 @@ type headersPanic struct{ headersAdded }
 
 func (headersPanic) RequestHeader(context.Context) http.Header { panic("header") }
 
-// canned is a transport that answers everything at once.
+// canned is a transport that returns the same body for every request.
 type canned struct{ body string }
 
 func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -44,9 +44,9 @@ var methodOperations = map[string][]string{
 	"OAuth.CreateToken": {"oauth.token"},
 }
 
-// TestEveryMethodHasAnOperationAndTheOtherWayRound walks the services by
+// TestMethodsMatchOperations walks the services by
 // reflection, so that a method or an operation that is added is noticed.
-func TestEveryMethodHasAnOperationAndTheOtherWayRound(t *testing.T) {
+func TestMethodsMatchOperations(t *testing.T) {
 	known := map[string]bool{}
 	for _, op := range operations {
 		assert.False(t, known[op.name], "%s comes twice", op.name)
@@ -78,9 +78,9 @@ func TestEveryMethodHasAnOperationAndTheOtherWayRound(t *testing.T) {
 	}
 }
 
-// TestTheGuidesTableIsTheOperationTable spells the writes of the guide's table
+// TestOperationsMatchTheGuide spells the writes of the guide's table
 // "Decide what is safe to retry", so that a change of the code alone fails.
-func TestTheGuidesTableIsTheOperationTable(t *testing.T) {
+func TestOperationsMatchTheGuide(t *testing.T) {
 	guide := map[string]string{
 		"PATCH /v2/audits/{audit_id}":                   "yes",
 		"POST /v2/audits/batch_update":                  "yes",

@@ -25,7 +25,7 @@ import (
 )
 
 // 1Password/connect-sdk-go#73, supabase/terraform-provider-supabase#292
-func TestASecretFromAFileIsTrimmed(t *testing.T) {
+func TestCredentialsAreTrimmed(t *testing.T) {
 	withoutEnvironment(t)
 	check := func(t *testing.T, opts ...brellium.ClientOption) {
 		emu := brelliumtest.New(brelliumtest.WithCredentials("id-1", "s3cret"))
@@ -54,7 +54,7 @@ func TestASecretFromAFileIsTrimmed(t *testing.T) {
 	}
 }
 
-func TestCredentialsComeFromOptionsOrElseTheEnvironment(t *testing.T) {
+func TestCredentialsComeFromOptionsOrTheEnvironment(t *testing.T) {
 	emu := brelliumtest.New()
 	token := func(t *testing.T, opts ...brellium.ClientOption) (string, error) {
 		client, err := brellium.NewClient(append(opts, testkit.WithTransport(emu.Transport()), brellium.WithBaseURL(emu.BaseURL()))...)
@@ -95,7 +95,7 @@ func TestCredentialsComeFromOptionsOrElseTheEnvironment(t *testing.T) {
 }
 
 // cohere-ai/cohere-go#105, slok/goresilience#34, modelcontextprotocol/go-sdk#256
-func TestRetriesCanBeSwitchedOff(t *testing.T) {
+func TestRetriesCanBeDisabled(t *testing.T) {
 	down := brelliumtest.Status(503, "UNAVAILABLE").Forever()
 	check := func(t *testing.T, emu *brelliumtest.Emulator, err error) {
 		assert.Equal(t, 1, emu.Count(brelliumtest.OpAuditRetrieve))
@@ -139,7 +139,7 @@ func TestRetriesCanBeSwitchedOff(t *testing.T) {
 }
 
 // stackitcloud/stackit-sdk-go#236, TencentAd/marketing-api-go-sdk#5
-func TestHTTPClientsOfOthersAreLeftAlone(t *testing.T) {
+func TestGivenHTTPClientIsNotChanged(t *testing.T) {
 	emu := brelliumtest.New()
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestHTTPClientsOfOthersAreLeftAlone(t *testing.T) {
 	assert.Empty(t, jar.Cookies(&url.URL{Scheme: "https", Host: "api.brellium.test"}))
 }
 
-func TestTheTimeoutOfAnHTTPClientBoundsAnAttempt(t *testing.T) {
+func TestHTTPClientTimeoutLimitsAnAttempt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		client, option, want time.Duration
 	}{
@@ -201,7 +201,7 @@ func (h hiddenWrapper) RoundTrip(r *http.Request) (*http.Response, error) {
 	return h.inner.RoundTrip(r)
 }
 
-func TestARetryingTransportIsRefused(t *testing.T) {
+func TestRetryingTransportIsRejected(t *testing.T) {
 	retrying := retryablehttp.NewClient().StandardClient()
 	_, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithHTTPClient(retrying))
 	testkit.IsInvalid(t, err, "WithHTTPClient", "")
@@ -212,7 +212,7 @@ func TestARetryingTransportIsRefused(t *testing.T) {
 	}
 }
 
-func TestAWrongOptionIsRefusedByName(t *testing.T) {
+func TestInvalidOptionIsNamed(t *testing.T) {
 	withoutEnvironment(t)
 	var noTransport *http.Transport
 	var noStore *brellium.MemoryTokenStore
@@ -265,7 +265,7 @@ func TestAWrongOptionIsRefusedByName(t *testing.T) {
 }
 
 // openai/openai-go#134, buildkite/go-buildkite#250, tursodatabase/libsql-client-ts#356
-func TestTheBaseURLMayHaveAPath(t *testing.T) {
+func TestBaseURLMayHaveAPath(t *testing.T) {
 	for _, base := range []string{"https://gw.example.test/brellium", "https://gw.example.test/brellium/", "https://gw.example.test/brellium//"} {
 		emu := brelliumtest.New(brelliumtest.WithBasePath("/brellium"))
 		client := testkit.NewClient(t, emu, brellium.WithBaseURL(base))
@@ -286,7 +286,7 @@ func TestTheBaseURLMayHaveAPath(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestAnUnusableBaseURLIsRefused(t *testing.T) {
+func TestInvalidBaseURLIsRejected(t *testing.T) {
 	withoutEnvironment(t)
 	for _, base := range []string{"", " ", "api.brellium.com", "/v2", "ftp://api.example.test", "https://", "https:///v2", "https:api.example.test",
 		"https://user:s3cret@api.example.test", "https://api.example.test?key=s3cret", "https://api.example.test?", "https://api.example.test/#s3cret", "https://api.example.test/#",
@@ -308,7 +308,7 @@ func TestAnUnusableBaseURLIsRefused(t *testing.T) {
 	}
 }
 
-func TestNewClientSendsNothingAndStartsNothing(t *testing.T) {
+func TestNewClientSendsNothingAndStartsNoGoroutine(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request") }))
 	defer server.Close()
 	before := runtime.NumGoroutine()

@@ -41,7 +41,7 @@ func TestAllEndsAtARepeatedCursor(t *testing.T) {
 }
 
 // google/triage-party#213
-func TestAllEndsWhereCursorsGoInACircle(t *testing.T) {
+func TestAllEndsAtACursorCycle(t *testing.T) {
 	client, mock := resourceMock(t)
 	page := func(id, next string) string {
 		return fmt.Sprintf(`{"data":[{"audit_id":%q}],"has_more":true,"next_cursor":%q}`, id, next)
@@ -63,7 +63,7 @@ func TestAllEndsWhereCursorsGoInACircle(t *testing.T) {
 }
 
 // openai/openai-go#890
-func TestAnEmptyPageWithACursorGoesOn(t *testing.T) {
+func TestEmptyPageWithACursorContinues(t *testing.T) {
 	client, mock := resourceMock(t)
 	queries := pagesByCursor(t, mock, "/v2/audits", map[string]string{
 		"":   `{"data":[],"next_cursor":"c1"}`,
@@ -77,7 +77,7 @@ func TestAnEmptyPageWithACursorGoesOn(t *testing.T) {
 }
 
 // stripe/stripe-python#221, okta/okta-sdk-golang#242
-func TestFiltersAndLimitGoWithEveryPage(t *testing.T) {
+func TestEveryPageRequestHasFiltersAndLimit(t *testing.T) {
 	after := time.Date(2025, 1, 2, 3, 4, 5, 600, time.FixedZone("", 2*3600))
 	params := brellium.AuditListParams{
 		Status: "complete", SetID: "a&b c", DocumentID: "d/é", Flags: []string{"Failed", "Missing Signature"},
@@ -109,7 +109,7 @@ func TestFiltersAndLimitGoWithEveryPage(t *testing.T) {
 	}
 }
 
-func TestAPromisedPageWithoutACursorIsAnErrorThatLosesNoItem(t *testing.T) {
+func TestMissingCursorIsAnErrorThatLosesNoItem(t *testing.T) {
 	client, mock := resourceMock(t)
 	pagesByCursor(t, mock, "/v2/users", map[string]string{
 		"":   `{"data":[{"user_id":"1"}],"has_more":true,"next_cursor":"c1"}`,
@@ -132,8 +132,8 @@ func TestAPromisedPageWithoutACursorIsAnErrorThatLosesNoItem(t *testing.T) {
 	assert.NotErrorIs(t, err, brellium.ErrNoMorePages)
 }
 
-func TestWhatAPageSaysOfTheNextOne(t *testing.T) {
-	for answer, more := range map[string]bool{
+func TestPageHasNext(t *testing.T) {
+	for response, more := range map[string]bool{
 		`{"data":[]}`:                                     false,
 		`{"data":[],"has_more":false}`:                    false,
 		`{"data":[],"has_more":null,"next_cursor":null}`:  false,
@@ -145,22 +145,22 @@ func TestWhatAPageSaysOfTheNextOne(t *testing.T) {
 		`{"data":[],"has_more":false,"next_cursor":null}`: false,
 	} {
 		client, mock := resourceMock(t)
-		pagesByCursor(t, mock, "/v2/users", map[string]string{"": answer})
+		pagesByCursor(t, mock, "/v2/users", map[string]string{"": response})
 		page, err := client.Users.List(t.Context(), brellium.UserListParams{})
-		require.NoError(t, err, answer)
-		assert.Equal(t, more, page.HasMore, answer)
-		assert.Equal(t, more, page.NextCursor != "", answer)
-		assert.JSONEq(t, answer, string(page.RawJSON()))
+		require.NoError(t, err, response)
+		assert.Equal(t, more, page.HasMore, response)
+		assert.Equal(t, more, page.NextCursor != "", response)
+		assert.JSONEq(t, response, string(page.RawJSON()))
 		if !more {
 			_, err = page.Next(t.Context())
-			assert.ErrorIs(t, err, brellium.ErrNoMorePages, answer)
+			assert.ErrorIs(t, err, brellium.ErrNoMorePages, response)
 		}
 	}
 	_, err := new(brellium.Page[brellium.User]).Next(t.Context())
 	assert.ErrorIs(t, err, brellium.ErrNoMorePages)
 }
 
-func TestAFailureInTheMiddleGivesTheItemsSoFarAndACursorToGoOnFrom(t *testing.T) {
+func TestFailureInTheMiddleGivesACursorToResumeFrom(t *testing.T) {
 	for name, opts := range map[string][]brellium.CallOption{"plain": nil, "prefetch": {brellium.WithPrefetch()}} {
 		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			emu.SeedAudits(49)
@@ -184,7 +184,7 @@ func TestAFailureInTheMiddleGivesTheItemsSoFarAndACursorToGoOnFrom(t *testing.T)
 	}
 }
 
-func TestTheFirstPagesFailureIsReturnedAsItIs(t *testing.T) {
+func TestFailureOfTheFirstPageIsNotWrapped(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
 	_, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Cursor: "not a cursor"}))
@@ -195,7 +195,7 @@ func TestTheFirstPagesFailureIsReturnedAsItIs(t *testing.T) {
 	assert.Equal(t, 400, apiErr.StatusCode)
 }
 
-func TestACancelledWalkKeepsItsPlace(t *testing.T) {
+func TestCanceledListCanBeResumed(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.SeedAudits(30)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -216,7 +216,7 @@ func TestACancelledWalkKeepsItsPlace(t *testing.T) {
 	})
 }
 
-func TestCollectGivesWhatCameBeforeTheError(t *testing.T) {
+func TestCollectReturnsTheItemsBeforeTheError(t *testing.T) {
 	emu := brelliumtest.New()
 	emu.SeedAudits(29)
 	client := testkit.NewClient(t, emu)
@@ -235,7 +235,7 @@ func TestCollectGivesWhatCameBeforeTheError(t *testing.T) {
 	assert.Nil(t, audits)
 }
 
-func TestBreakingOutOfTheLoopSendsNothingMore(t *testing.T) {
+func TestBreakSendsNothingMore(t *testing.T) {
 	emu := brelliumtest.New()
 	emu.SeedAudits(30)
 	client := testkit.NewClient(t, emu)
@@ -245,13 +245,13 @@ func TestBreakingOutOfTheLoopSendsNothingMore(t *testing.T) {
 		break
 	}
 	assert.Equal(t, 1, emu.Count(brelliumtest.OpAuditList))
-	audits, err := readAll(all) // and each range begins anew
+	audits, err := readAll(all) // each range starts from the first page
 	require.NoError(t, err)
 	assert.Len(t, audits, 31)
 	assert.Equal(t, 5, emu.Count(brelliumtest.OpAuditList))
 }
 
-func TestAllGivesTenThousandAuditsOnceEachInOrder(t *testing.T) {
+func TestAllReturnsEachItemOnceInOrder(t *testing.T) {
 	for _, c := range []struct {
 		audits int
 		opts   []brellium.CallOption
@@ -296,7 +296,7 @@ func TestPrefetchFetchesTheNextPageWhileTheCallerWorks(t *testing.T) {
 	assert.Equal(t, 6*time.Second, walk(t, brellium.WithPrefetch()))
 }
 
-// busyTransport counts the round trips that are under way.
+// busyTransport counts the round trips in flight.
 type busyTransport struct {
 	http.RoundTripper
 	busy atomic.Int32
@@ -308,7 +308,7 @@ func (b *busyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-func TestBreakingOutOfAPrefetchingLoopLeavesNothingUnderWay(t *testing.T) {
+func TestBreakWithPrefetchLeavesNothingInFlight(t *testing.T) {
 	ends := map[string]func(t *testing.T, all func(func(*brellium.Audit, error) bool)){
 		"break": func(t *testing.T, all func(func(*brellium.Audit, error) bool)) {
 			for range all {
@@ -340,7 +340,7 @@ func TestBreakingOutOfAPrefetchingLoopLeavesNothingUnderWay(t *testing.T) {
 	}
 }
 
-func TestPrefetchKeepsTheResponseOfThePageAtHand(t *testing.T) {
+func TestPrefetchKeepsTheResponseOfTheCurrentPage(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.SeedAudits(29)
 		emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK(), brelliumtest.Status(503, ""), brelliumtest.OK().Forever())
@@ -378,7 +378,7 @@ func (p *panicTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return p.RoundTripper.RoundTrip(r)
 }
 
-func TestAPanicOfTheTransportReachesThePrefetchingCaller(t *testing.T) {
+func TestTransportPanicReachesThePrefetchingCaller(t *testing.T) {
 	emu := brelliumtest.New()
 	emu.SeedAudits(30)
 	client := testkit.NewClient(t, emu, testkit.WithTransport(&panicTransport{RoundTripper: emu.Transport()}))
@@ -391,7 +391,7 @@ func TestAPanicOfTheTransportReachesThePrefetchingCaller(t *testing.T) {
 	assert.Equal(t, 10, n)
 }
 
-func TestOnlyAllTakesWithPrefetch(t *testing.T) {
+func TestOnlyAllAcceptsWithPrefetch(t *testing.T) {
 	client, mock := resourceMock(t)
 	ctx, opt := t.Context(), brellium.WithPrefetch()
 	_, err1 := client.Audits.Retrieve(ctx, "x", opt)
@@ -426,7 +426,7 @@ func TestOnlyAllTakesWithPrefetch(t *testing.T) {
 	assert.Zero(t, mock.GetTotalCallCount())
 }
 
-func TestNextMayBeCalledAgainAndByManyAtOnce(t *testing.T) {
+func TestNextMayBeCalledConcurrently(t *testing.T) {
 	emu := brelliumtest.New()
 	emu.SeedAudits(30)
 	client := testkit.NewClient(t, emu)
@@ -458,7 +458,7 @@ func TestNextMayBeCalledAgainAndByManyAtOnce(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestWrongListParamsAreRefusedByName(t *testing.T) {
+func TestInvalidListParamsAreNamed(t *testing.T) {
 	client, mock := resourceMock(t)
 	many := make([]string, 300)
 	for i := range many {
@@ -480,7 +480,7 @@ func TestWrongListParamsAreRefusedByName(t *testing.T) {
 	assert.Zero(t, mock.GetTotalCallCount())
 }
 
-// endlessPages answers any list with pages of n items of the given size, total
+// endlessPages returns pages of n items of the given size, total
 // items in all.
 type endlessPages struct{ n, size, total int }
 
@@ -511,7 +511,7 @@ func liveHeap() int {
 	return int(m.HeapAlloc)
 }
 
-func TestAWalkOverAHundredThousandNeedsNoMoreMemoryAtItsEnd(t *testing.T) {
+func TestAllUsesConstantMemory(t *testing.T) {
 	client, err := brellium.NewClient(testkit.WithTransport(endlessPages{n: 100, size: 100, total: 100_000}),
 		brellium.WithAccessToken("token-of-a-test"), brellium.WithoutRateLimiter())
 	require.NoError(t, err)
@@ -531,7 +531,7 @@ func TestAWalkOverAHundredThousandNeedsNoMoreMemoryAtItsEnd(t *testing.T) {
 	assert.LessOrEqual(t, float64(peaks[9]), 1.1*float64(peaks[0])+slack, "%v", peaks)
 }
 
-func TestAnItemThatIsKeptDoesNotKeepItsPage(t *testing.T) {
+func TestKeptItemDoesNotKeepItsPage(t *testing.T) {
 	client, err := brellium.NewClient(testkit.WithTransport(endlessPages{n: 100, size: 2500, total: 5_000}),
 		brellium.WithAccessToken("token-of-a-test"), brellium.WithoutRateLimiter())
 	require.NoError(t, err)
@@ -562,7 +562,7 @@ func TestRawJSONOfOneItemDoesNotReachIntoTheNext(t *testing.T) {
 	assert.Equal(t, `{"user_id":"2"}`, string(page.Data[1].RawJSON()))
 }
 
-func TestACursorIsNeverPrinted(t *testing.T) {
+func TestCursorIsNotPrinted(t *testing.T) {
 	client, mock := resourceMock(t)
 	page := `{"data":[],"has_more":true,"next_cursor":"c-secret"}`
 	pagesByCursor(t, mock, "/v2/audits", map[string]string{"": page, "c-secret": page})

@@ -21,7 +21,7 @@ import (
 )
 
 // hashicorp/go-retryablehttp#144, hashicorp/go-retryablehttp#138
-func TestARetryAfterMayBeADate(t *testing.T) {
+func TestRetryAfterMayBeADate(t *testing.T) {
 	for _, form := range []string{http.TimeFormat, "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC} {
 		testkit.Bubble(t, form, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited(time.Now().UTC().Add(2*time.Second).Format(form)))
@@ -41,7 +41,7 @@ func TestARetryAfterMayBeADate(t *testing.T) {
 	}, brellium.WithoutRateLimiter())
 }
 
-func TestAnUnusableRetryAfterFallsBackToResetOrASecond(t *testing.T) {
+func TestInvalidRetryAfterFallsBackToResetOrOneSecond(t *testing.T) {
 	for _, tc := range []struct {
 		name, retryAfter, reset string
 		atLeast                 time.Duration
@@ -81,7 +81,7 @@ func TestAnUnusableRetryAfterFallsBackToResetOrASecond(t *testing.T) {
 }
 
 // openai/openai-python#3555, earendil-works/pi#6912
-func TestAWaitBeyondTheTotalTimeIsNotBegun(t *testing.T) {
+func TestWaitBeyondTheTotalTimeoutIsNotStarted(t *testing.T) {
 	for _, retryAfter := range []string{"120", "59.999", "99999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"} {
 		testkit.Bubble(t, retryAfter, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited(retryAfter).Forever(), brelliumtest.OK().Delay(5*time.Millisecond))
@@ -110,7 +110,7 @@ func TestAWaitBeyondTheTotalTimeIsNotBegun(t *testing.T) {
 }
 
 // homeylab/tdarr-exporter#105, hetznercloud/hcloud-go#814
-func TestAWaitBeyondTheCallersDeadlineIsNotBegun(t *testing.T) {
+func TestWaitBeyondTheDeadlineIsNotStarted(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited("5").Forever())
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -128,7 +128,7 @@ func TestAWaitBeyondTheCallersDeadlineIsNotBegun(t *testing.T) {
 }
 
 // bdd/runitor#181, cloudevents/sdk-go#751
-func TestEveryAttemptCarriesTheWholeBody(t *testing.T) {
+func TestEveryAttemptSendsTheWholeBody(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditUpdate, brelliumtest.Status(503, "UNAVAILABLE"), brelliumtest.DropReading(), brelliumtest.DropAfter())
 		_, err := client.Audits.Update(t.Context(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: []string{"A", "B", "C"}})
@@ -175,7 +175,7 @@ func TestBackoffStaysInRangeOverManyAttempts(t *testing.T) {
 }
 
 // hashicorp/go-retryablehttp#156, sigstore/rekor#2796
-func TestTheLastAnswerSurvivesWhenRetriesRunOut(t *testing.T) {
+func TestExhaustedErrorWrapsTheLastResponse(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE").Times(5))
 		var resp brellium.Response
@@ -206,7 +206,7 @@ func TestTheLastAnswerSurvivesWhenRetriesRunOut(t *testing.T) {
 }
 
 // golang/go#50856, golang/go#64449, minio/kms-go#45
-func TestTheAttemptTimeoutIsNotTheCallersDeadline(t *testing.T) {
+func TestAttemptTimeoutIsNotTheCallersDeadline(t *testing.T) {
 	slow := brelliumtest.OK().DelayResponse(400 * time.Millisecond)
 	testkit.Bubble(t, "attempt timeout of a read", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, slow)
@@ -273,7 +273,7 @@ func TestAttemptsDoNotMultiply(t *testing.T) {
 		assert.Equal(t, 4, emu.Count(brelliumtest.OpAuditRetrieve), "the second 401 is final")
 		assert.Equal(t, 2, emu.Count(brelliumtest.OpTokenCreate))
 	})
-	testkit.Bubble(t, "refusals and failures have budgets of their own", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "429s and other failures have separate budgets", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE").Times(4), testkit.RateLimited("0.01").Times(9), brelliumtest.OK())
 		require.NoError(t, testkit.Retrieve(t.Context(), client, brellium.WithTotalTimeout(0)))
 		assert.Equal(t, 14, emu.Count(brelliumtest.OpAuditRetrieve))
@@ -323,7 +323,7 @@ func TestCreateUserIsRetriedOnlyIfItDidNotRun(t *testing.T) {
 }
 
 // aiven/terraform-provider-aiven#2594, zededa/terraform-provider-zedcloud#216
-func TestADeleteWhoseAnswerWasLostIsASuccess(t *testing.T) {
+func TestDeleteIsASuccessIfGoneAfterARetry(t *testing.T) {
 	remove := func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client, faults ...brelliumtest.Fault) (int, error) {
 		user, err := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: "casey@example.test"})
 		require.NoError(t, err)
@@ -332,12 +332,12 @@ func TestADeleteWhoseAnswerWasLostIsASuccess(t *testing.T) {
 		return emu.Count(brelliumtest.OpUserDelete), err
 	}
 	for name, faults := range map[string][]brelliumtest.Fault{
-		"answer lost, then 404":          {brelliumtest.DropAfter()},
-		"502 after the work, then 404":   {brelliumtest.Status(502, "BAD_GATEWAY").AfterWork()},
-		"503 after the work, then 404":   {brelliumtest.Status(503, "UNAVAILABLE").AfterWork()},
-		"REVOKE_FAILED, then 204":        {brelliumtest.RevokeFailed()},
-		"REVOKE_FAILED, then gone":       {brelliumtest.RevokeFailed().AfterWork()},
-		"answer lost, then 429, then OK": {brelliumtest.DropAfter(), testkit.RateLimited("1")},
+		"response lost, then 404":          {brelliumtest.DropAfter()},
+		"502 after the work, then 404":     {brelliumtest.Status(502, "BAD_GATEWAY").AfterWork()},
+		"503 after the work, then 404":     {brelliumtest.Status(503, "UNAVAILABLE").AfterWork()},
+		"REVOKE_FAILED, then 204":          {brelliumtest.RevokeFailed()},
+		"REVOKE_FAILED, then gone":         {brelliumtest.RevokeFailed().AfterWork()},
+		"response lost, then 429, then OK": {brelliumtest.DropAfter(), testkit.RateLimited("1")},
 	} {
 		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			n, err := remove(t, emu, client, faults...)
@@ -363,9 +363,9 @@ func TestADeleteWhoseAnswerWasLostIsASuccess(t *testing.T) {
 	})
 }
 
-// TestWhatMayHaveRunIsNotForgotten: once an attempt may have run, no later
+// TestOutcomeStaysUnknownAfterLaterFailures: once an attempt may have run, no later
 // failure of the same call makes that certain again.
-func TestWhatMayHaveRunIsNotForgotten(t *testing.T) {
+func TestOutcomeStaysUnknownAfterLaterFailures(t *testing.T) {
 	for name, later := range map[string]brelliumtest.Fault{
 		"never sent":   brelliumtest.NeverSent().Forever(),
 		"429":          testkit.RateLimited("1").Forever(),
@@ -384,7 +384,7 @@ func TestWhatMayHaveRunIsNotForgotten(t *testing.T) {
 			assert.Contains(t, err.Error(), "outcome unknown")
 		})
 	}
-	testkit.Bubble(t, "cancelled in the wait", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "canceled in the wait", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpUserCreate, brelliumtest.DropAfter(), testkit.RateLimited("30"))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Second, cancel)
@@ -397,7 +397,7 @@ func TestWhatMayHaveRunIsNotForgotten(t *testing.T) {
 
 // The error of a failed token request is shared by every call that waits for the
 // token. Only the write that may have run reports an unknown outcome.
-func TestOutcomeStaysUnknownWhenNoTokenCanBeHad(t *testing.T) {
+func TestOutcomeStaysUnknownAfterAFailedTokenRequest(t *testing.T) {
 	for name, fault := range map[string]brelliumtest.Fault{
 		"rejected":     brelliumtest.Status(400, "invalid_client"),
 		"unauthorized": brelliumtest.Status(401, "UNAUTHORIZED"),
@@ -435,9 +435,9 @@ func TestOutcomeStaysUnknownWhenNoTokenCanBeHad(t *testing.T) {
 	}
 }
 
-// TestACancelledWaitEndsAtOnce in every place where a call can wait, and leaves
+// TestCanceledWaitEndsAtOnce in every place where a call can wait, and leaves
 // nothing behind: the bubble ends only once no goroutine or timer is left.
-func TestACancelledWaitEndsAtOnce(t *testing.T) {
+func TestCanceledWaitEndsAtOnce(t *testing.T) {
 	cancelAfter := func(t *testing.T, d time.Duration, call func(ctx context.Context) error) error {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("the job was stopped")
@@ -452,7 +452,7 @@ func TestACancelledWaitEndsAtOnce(t *testing.T) {
 		require.ErrorAs(t, err, &e)
 		return err
 	}
-	testkit.Bubble(t, "before a repeat", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "before a retry", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited("30"))
 		err := cancelAfter(t, 10*time.Second, func(ctx context.Context) error { return testkit.Retrieve(ctx, client) })
 		testkit.IsAPIError(429, brellium.CodeRateLimited)(t, err)
@@ -479,7 +479,7 @@ func TestACancelledWaitEndsAtOnce(t *testing.T) {
 	testkit.Bubble(t, "for a token", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.OK().Delay(5*time.Second))
 		_ = cancelAfter(t, time.Second, func(ctx context.Context) error { return testkit.Retrieve(ctx, client) })
-		require.NoError(t, testkit.Retrieve(t.Context(), client), "the mint goes on for others")
+		require.NoError(t, testkit.Retrieve(t.Context(), client), "the token request goes on for others")
 		assert.Equal(t, 1, emu.Count(brelliumtest.OpTokenCreate))
 	})
 	testkit.Bubble(t, "already ended", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
@@ -491,9 +491,9 @@ func TestACancelledWaitEndsAtOnce(t *testing.T) {
 	})
 }
 
-// TestTheQueueIsFreeOfTheTotalTimeBeforeTheFirstAttemptOnly pins the clock's
+// TestTotalTimeoutStartsWithTheFirstAttempt pins the clock's
 // start: it is the first byte sent, and later waits count.
-func TestTheQueueIsFreeOfTheTotalTimeBeforeTheFirstAttemptOnly(t *testing.T) {
+func TestTotalTimeoutStartsWithTheFirstAttempt(t *testing.T) {
 	testkit.Bubble(t, "before", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		start := time.Now()

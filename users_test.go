@@ -12,7 +12,7 @@ import (
 	"github.com/brellium/brellium-go/internal/testkit"
 )
 
-func TestUsersLiveFromInvitationToDeletion(t *testing.T) {
+func TestUsers(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
 	ctx := t.Context()
@@ -53,7 +53,7 @@ func TestUsersLiveFromInvitationToDeletion(t *testing.T) {
 }
 
 // golang/go#10887, oapi-codegen/oapi-codegen#340
-func TestAnIDIsEscapedOnce(t *testing.T) {
+func TestIDIsEscapedOnce(t *testing.T) {
 	for _, base := range []string{"", "/gate/way"} {
 		emu := brelliumtest.New(brelliumtest.WithBasePath(base))
 		client := testkit.NewClient(t, emu)
@@ -67,7 +67,7 @@ func TestAnIDIsEscapedOnce(t *testing.T) {
 	}
 }
 
-func TestAnIDThatWouldLeadElsewhereIsRefused(t *testing.T) {
+func TestInvalidIDIsRejected(t *testing.T) {
 	client, mock := resourceMock(t)
 	ctx := t.Context()
 	for _, id := range []string{"", " ", "\t\n", ".", ".."} {
@@ -84,7 +84,7 @@ func TestAnIDThatWouldLeadElsewhereIsRefused(t *testing.T) {
 	assert.Zero(t, mock.GetTotalCallCount())
 }
 
-func TestMetadataThatCannotBeSentIsRefused(t *testing.T) {
+func TestMetadataThatIsNotJSONIsRejected(t *testing.T) {
 	client, mock := resourceMock(t)
 	_, err := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: ada, Metadata: map[string]any{"secret": make(chan int)}})
 	testkit.IsInvalid(t, err, "body", "secret")

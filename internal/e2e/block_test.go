@@ -28,7 +28,7 @@ func blocked(t *testing.T, err error) *brellium.BlockedError {
 }
 
 // cloudflare/workers-sdk#13574, NERSC/sfapi_client#15
-func TestABare403IsABlock(t *testing.T) {
+func TestBare403IsABlock(t *testing.T) {
 	for name, fault := range map[string]brelliumtest.Fault{
 		"page": brelliumtest.Blocked(), "empty": brelliumtest.Bare(403), "text": brelliumtest.Respond(403, "text/plain", "no"),
 		"string": brelliumtest.Respond(403, "application/json", `"forbidden"`), "list": brelliumtest.Respond(403, "application/json", `[]`),
@@ -65,9 +65,9 @@ func TestABare403IsABlock(t *testing.T) {
 	}
 }
 
-// TestABlockStopsTheClientForAWhile follows one that lasts: watch, stop, a
+// TestBlockStopsTheClientForACooldown follows one that lasts: watch, stop, a
 // probe, twice the cooldown, up to its bound, and the end.
-func TestABlockStopsTheClientForAWhile(t *testing.T) {
+func TestBlockStopsTheClientForACooldown(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpAny, brelliumtest.Blocked().Forever())
@@ -83,7 +83,7 @@ func TestABlockStopsTheClientForAWhile(t *testing.T) {
 			assert.Equal(t, cooldown, wait)
 
 			time.Sleep(cooldown - 1)
-			for range 3 { // whatever the call, nothing is sent
+			for range 3 { // nothing is sent for any call
 				assert.Equal(t, e.RetryAt, blocked(t, testkit.CreateUser(t.Context(), client)).RetryAt)
 			}
 			_, err := client.OAuth.CreateToken(t.Context())
@@ -94,12 +94,12 @@ func TestABlockStopsTheClientForAWhile(t *testing.T) {
 		emu.ClearFaults()
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(2))
-		assert.Zero(t, blocked(t, testkit.Retrieve(t.Context(), client)).RetryAt, "it begins anew")
+		assert.Zero(t, blocked(t, testkit.Retrieve(t.Context(), client)).RetryAt, "it starts over")
 		assert.Equal(t, time.Now().Add(30*time.Second), blocked(t, testkit.Retrieve(t.Context(), client)).RetryAt)
 	}, brellium.WithoutRateLimiter())
 }
 
-func TestWhileOneCallProbesTheOthersFailFast(t *testing.T) {
+func TestOtherCallsFailFastDuringAProbe(t *testing.T) {
 	stopped := func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(2))
@@ -121,13 +121,13 @@ func TestWhileOneCallProbesTheOthersFailFast(t *testing.T) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		assert.Equal(t, 2, emu.Count(brelliumtest.OpAuditRetrieve))
 	}, brellium.WithoutRateLimiter())
-	testkit.Bubble(t, "a probe without an answer leaves the next one to probe", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "after a probe without a response the next call probes", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		stopped(t, emu, client)
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.DropBefore(), brelliumtest.NeverSent())
-		require.NoError(t, testkit.Retrieve(t.Context(), client), "its own repeats are the next probes")
+		require.NoError(t, testkit.Retrieve(t.Context(), client), "its own retries are the next probes")
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 	}, brellium.WithoutRateLimiter())
-	testkit.Bubble(t, "a probe that is cancelled leaves the next one to probe", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "after a canceled probe the next call probes", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		stopped(t, emu, client)
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.StallHeaders(0))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -135,25 +135,25 @@ func TestWhileOneCallProbesTheOthersFailFast(t *testing.T) {
 		assert.ErrorIs(t, testkit.Retrieve(ctx, client), context.DeadlineExceeded)
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 	}, brellium.WithoutRateLimiter())
-	testkit.Bubble(t, "any answer that is no block ends it", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "any other response ends it", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		stopped(t, emu, client)
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(404, "NOT_FOUND"))
 		assert.ErrorIs(t, testkit.Retrieve(t.Context(), client), brellium.ErrNotFound)
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 	}, brellium.WithoutRateLimiter())
-	testkit.Bubble(t, "a probe that needs a token mints one", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "a probe may request a token", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		stopped(t, emu, client)
 		time.Sleep(2 * time.Hour) // the token has expired
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		assert.Equal(t, 1, emu.Count(brelliumtest.OpTokenCreate))
 	}, brellium.WithoutRateLimiter())
-	testkit.Bubble(t, "a mint on its own is no probe", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "a token request alone is no probe", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		stopped(t, emu, client)
 		_, err := client.OAuth.CreateToken(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 	}, brellium.WithoutRateLimiter())
-	testkit.Bubble(t, "a block of its mint counts", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "a block of its token request counts", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		stopped(t, emu, client)
 		time.Sleep(2 * time.Hour)
 		emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.Blocked())
@@ -165,9 +165,9 @@ func TestWhileOneCallProbesTheOthersFailFast(t *testing.T) {
 	}, brellium.WithoutRateLimiter())
 }
 
-// TestThePoisonedRequestAmongGoodOnesStopsNobody: what a firewall refuses for
-// its content is refused each time, and says nothing about the others.
-func TestThePoisonedRequestAmongGoodOnesStopsNobody(t *testing.T) {
+// A firewall that rejects a request for its content rejects it each time, and not
+// the others.
+func TestRequestThatIsAlwaysBlockedStopsNoOther(t *testing.T) {
 	testkit.Bubble(t, "one after the other", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpUserCreate, brelliumtest.Blocked().Forever())
 		for range 20 {
@@ -176,7 +176,7 @@ func TestThePoisonedRequestAmongGoodOnesStopsNobody(t *testing.T) {
 		}
 		assert.Equal(t, 20, emu.Count(brelliumtest.OpUserCreate))
 	}, brellium.WithoutRateLimiter())
-	testkit.Bubble(t, "side by side", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+	testkit.Bubble(t, "concurrent", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpUserCreate, brelliumtest.Blocked().DelayResponse(10*time.Millisecond))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.OK().Delay(20*time.Millisecond).Forever())
@@ -198,10 +198,9 @@ func TestThePoisonedRequestAmongGoodOnesStopsNobody(t *testing.T) {
 	}, brellium.WithoutRateLimiter())
 }
 
-// TestOnWatchCallsGoOneAtATime, and those that were under way when it began
-// count as the same block.
-func TestOnWatchCallsGoOneAtATime(t *testing.T) {
-	testkit.Bubble(t, "blocks under way count once", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+// Requests that were in flight when a block began count as the same block.
+func TestCallsGoOneAtATimeAfterABlock(t *testing.T) {
+	testkit.Bubble(t, "blocks in flight count once", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().DelayResponse(time.Second).Times(10))
 		var calls sync.WaitGroup
@@ -216,8 +215,8 @@ func TestOnWatchCallsGoOneAtATime(t *testing.T) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked())
 		blocked(t, testkit.Retrieve(t.Context(), client))
 		emu.ClearRequests()
-		// Three that get no answer, side by side, take turns; the fourth is
-		// through, and the rest go together.
+		// Three get no response and take turns. The fourth succeeds, and the
+		// rest go together.
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.DropBefore().Delay(time.Second).Times(3), brelliumtest.OK().Delay(time.Second).Forever())
 		var calls sync.WaitGroup
 		start := time.Now()
@@ -261,9 +260,9 @@ func TestOnWatchCallsGoOneAtATime(t *testing.T) {
 	})
 }
 
-// TestACallInTheQueueLearnsOfABlock: it was let in before the block began, and
+// TestQueuedCallSeesABlock: it was let in before the block began, and
 // does not go out as if there were none.
-func TestACallInTheQueueLearnsOfABlock(t *testing.T) {
+func TestQueuedCallSeesABlock(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client)) // the others wait for a token of the bucket
 		emu.ClearRequests()
@@ -289,7 +288,7 @@ func TestACallInTheQueueLearnsOfABlock(t *testing.T) {
 	}, brellium.WithRateLimit(1, 1))
 }
 
-func TestWithoutACooldownABlockNeverStopsTheClient(t *testing.T) {
+func TestZeroCooldownNeverStopsTheClient(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(10), brelliumtest.OK().Delay(time.Second).Forever())
 		for range 10 {
@@ -318,7 +317,7 @@ func TestALongCooldownIsKept(t *testing.T) {
 	}, brellium.WithBlockCooldown(time.Hour))
 }
 
-func TestTheTokenEndpointsBlockCounts(t *testing.T) {
+func TestBlockOfTheTokenEndpointCounts(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.Blocked().Times(2))
 		e := blocked(t, testkit.Retrieve(t.Context(), client))

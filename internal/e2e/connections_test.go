@@ -16,8 +16,8 @@ import (
 	"github.com/brellium/brellium-go"
 )
 
-// countingServer answers with an audit, the last chunk of which comes on its
-// own, and counts the connections that were made to it.
+// countingServer returns an audit whose last chunk comes separately, and counts
+// its connections.
 func countingServer(t *testing.T) (client *brellium.Client, connections *atomic.Int64) {
 	t.Helper()
 	connections = new(atomic.Int64)
@@ -37,8 +37,8 @@ func countingServer(t *testing.T) (client *brellium.Client, connections *atomic.
 	return client, connections
 }
 
-// A client that leaves an answer's end unread cannot use its connection again.
-func TestAConnectionServesOneCallAfterTheOther(t *testing.T) {
+// A client that does not read a response to its end cannot reuse the connection.
+func TestSequentialCallsShareOneConnection(t *testing.T) {
 	client, connections := countingServer(t)
 	for range 100 {
 		_, err := client.Audits.Retrieve(t.Context(), "a")
@@ -49,7 +49,7 @@ func TestAConnectionServesOneCallAfterTheOther(t *testing.T) {
 
 // net/http keeps two idle connections a host by default, so that 64 goroutines
 // make hundreds.
-func TestManyCallsSideBySideKeepTheirConnections(t *testing.T) {
+func TestConcurrentCallsKeepTheirConnections(t *testing.T) {
 	client, connections := countingServer(t)
 	sweep := func(ctx context.Context) {
 		var calls sync.WaitGroup

@@ -29,18 +29,18 @@ import (
 	"github.com/brellium/brellium-go/internal/wire"
 )
 
-// pipeServer answers each connection with the same bytes, whatever it is asked.
+// pipeServer sends the same bytes on each connection, whatever the request.
 // Its connections are pipes in memory, under net/http's own transport.
 type pipeServer struct {
-	answer    func(w io.Writer)
+	response  func(w io.Writer)
 	transport *http.Transport
 	served    sync.WaitGroup
 	requests  atomic.Int64
-	written   atomic.Int64 // bytes of answers that were taken
+	written   atomic.Int64 // bytes that the client has read
 }
 
-func newPipeServer(answer func(w io.Writer)) *pipeServer {
-	s := &pipeServer{answer: answer, transport: wire.NewTransport()}
+func newPipeServer(response func(w io.Writer)) *pipeServer {
+	s := &pipeServer{response: response, transport: wire.NewTransport()}
 	s.transport.Proxy = nil
 	s.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
@@ -58,7 +58,7 @@ func (s *pipeServer) serve(conn net.Conn) {
 	}
 	_, _ = io.Copy(io.Discard, r.Body)
 	s.requests.Add(1)
-	s.answer(writerFunc(func(p []byte) (int, error) {
+	s.response(writerFunc(func(p []byte) (int, error) {
 		n, err := conn.Write(p)
 		s.written.Add(int64(n))
 		return n, err
@@ -82,8 +82,7 @@ func (s *pipeServer) client(t testing.TB, opts ...brellium.ClientOption) *brelli
 	return client
 }
 
-// hostileCalls are what the whole answers are given to. Each returns what it
-// got and the error.
+// hostileCalls are the calls that get the malformed responses.
 var hostileCalls = []func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) (any, error){
 	func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) (any, error) {
 		return c.Audits.Retrieve(ctx, "1", opts...)
@@ -118,8 +117,8 @@ var hostileCalls = []func(ctx context.Context, c *brellium.Client, opts ...brell
 	},
 }
 
-// wholeAnswers are seeds of the fuzzer, and the answers of a plain test.
-var wholeAnswers = []string{
+// rawResponses are the seeds of the fuzzer and the cases of a test.
+var rawResponses = []string{
 	"HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n{\"audit_id\":\"1\"}",
 	"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n{\"audit_id\":\"1\"}\r\n0\r\nX-Trailer: 1\r\n\r\n",
 	"HTTP/1.1 200 OK\r\nContent-Length: 83\r\n\r\n{\"access_token\":\"t\",\"token_type\":\"Bearer\",\"expires_in\":1e300,\"data\":[{}],\"more\":12}",
@@ -150,19 +149,19 @@ var wholeAnswers = []string{
 // bomb is some 70 KiB that become 70 MiB: gzip lets parts follow each other.
 func bomb() string { return strings.Repeat(gzipped(strings.Repeat(" ", 1<<20)), 70) }
 
-// facing makes one call of a client that gets a whole answer, and checks what
-// must hold whatever the answer was. It runs in virtual time.
-func facing(t *testing.T, which int, answer []byte) {
+// checkResponse makes one call that gets a raw response, and checks what holds for
+// every response. It runs in virtual time.
+func checkResponse(t *testing.T, which int, response []byte) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newPipeServer(func(w io.Writer) { _, _ = w.Write(answer) })
+		server := newPipeServer(func(w io.Writer) { _, _ = w.Write(response) })
 		opts := []brellium.ClientOption{brellium.WithMaxRetries(1), brellium.WithAccessToken("fixed-token")}
 		call := hostileCalls[which%len(hostileCalls)]
-		if which%len(hostileCalls) == len(hostileCalls)-1 || which >= 128 { // the token endpoint answers so, too
+		if which%len(hostileCalls) == len(hostileCalls)-1 || which >= 128 { // the token endpoint, too
 			opts[1] = brellium.WithClientCredentials("id", "secret")
 		}
 		client := server.client(t, opts...)
 		var r brellium.Response
-		begun := time.Now()
+		start := time.Now()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -170,9 +169,9 @@ func facing(t *testing.T, which int, answer []byte) {
 		cancel()
 		runtime.ReadMemStats(&after)
 		// Two attempts, of a body that may be gzip; see below for the bounds.
-		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(4<<20+2*1000*len(answer)), "%d bytes", len(answer))
-		assert.Less(t, time.Since(begun), 5*time.Minute, "a call ends in its own time")
-		time.Sleep(time.Minute) // a mint is on nobody's context
+		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(4<<20+2*1000*len(response)), "%d bytes", len(response))
+		assert.Less(t, time.Since(start), 5*time.Minute, "a call ends by itself")
+		time.Sleep(time.Minute) // a token request runs on no caller's context
 		server.close()
 
 		if err == nil {
@@ -189,13 +188,13 @@ func facing(t *testing.T, which int, answer []byte) {
 		if d, ok := brellium.RetryAfter(err); ok {
 			assert.Positive(t, d)
 		}
-		var answered *brellium.APIError
-		if errors.As(err, &answered) {
-			assert.LessOrEqual(t, len(answered.Body), 64<<10)
-			assert.NotEmpty(t, answered.Code)
-			assert.Regexp(t, `^[A-Za-z0-9_.:-]{1,128}$`, string(answered.Code))
-			assert.Regexp(t, `^[A-Za-z0-9_.:-]{0,128}$`, answered.RequestID)
-			assert.GreaterOrEqual(t, answered.RetryAfter, time.Duration(0))
+		var apiErr *brellium.APIError
+		if errors.As(err, &apiErr) {
+			assert.LessOrEqual(t, len(apiErr.Body), 64<<10)
+			assert.NotEmpty(t, apiErr.Code)
+			assert.Regexp(t, `^[A-Za-z0-9_.:-]{1,128}$`, string(apiErr.Code))
+			assert.Regexp(t, `^[A-Za-z0-9_.:-]{0,128}$`, apiErr.RequestID)
+			assert.GreaterOrEqual(t, apiErr.RetryAfter, time.Duration(0))
 		}
 		assert.GreaterOrEqual(t, r.RateLimit.Remaining, 0)
 		assert.GreaterOrEqual(t, r.RateLimit.Reset, time.Duration(0))
@@ -213,26 +212,26 @@ func typed(err error) bool {
 	return errors.Is(err, brellium.ErrNotFound) // FindByEmail's own
 }
 
-func TestNoAnswerIsTooOdd(t *testing.T) {
+func TestMalformedResponses(t *testing.T) {
 	defer silenceLog()()
-	for _, answer := range wholeAnswers {
+	for _, response := range rawResponses {
 		for which := range hostileCalls {
-			facing(t, which, []byte(answer))
+			checkResponse(t, which, []byte(response))
 		}
-		facing(t, 128, []byte(answer))
+		checkResponse(t, 128, []byte(response))
 	}
 }
 
-func FuzzWholeAnswers(f *testing.F) {
-	for i, answer := range wholeAnswers {
-		f.Add(byte(i), []byte(answer))
-		f.Add(byte(128+i), []byte(answer))
+func FuzzResponses(f *testing.F) {
+	for i, response := range rawResponses {
+		f.Add(byte(i), []byte(response))
+		f.Add(byte(128+i), []byte(response))
 	}
 	defer silenceLog()()
-	f.Fuzz(func(t *testing.T, which byte, answer []byte) { facing(t, int(which), answer) })
+	f.Fuzz(func(t *testing.T, which byte, response []byte) { checkResponse(t, int(which), response) })
 }
 
-// withoutEnd writes head, and then more and more of piece until nobody takes it.
+// withoutEnd writes head, and then more and more of piece until the client stops reading.
 func withoutEnd(head, piece string) func(io.Writer) {
 	return func(w io.Writer) {
 		_, err := io.WriteString(w, head)
@@ -245,23 +244,23 @@ func withoutEnd(head, piece string) func(io.Writer) {
 
 const jsonHead = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
-func TestHostileAnswersTakeBoundedMemory(t *testing.T) {
+func TestHostileResponsesUseBoundedMemory(t *testing.T) {
 	const mib = 1 << 20
 	zeros := bomb()
 	many := func(head, item, tail string, n int) string {
 		return jsonHead + "\r\n" + head + strings.Repeat(item+",", n) + item + tail
 	}
 	for _, tt := range []struct {
-		name   string
-		answer func(io.Writer)
-		reason string
-		taken  int64 // bytes of the answer, at most
-		memory uint64
+		name     string
+		response func(io.Writer)
+		reason   string
+		taken    int64 // bytes of the response, at most
+		memory   uint64
 	}{
 		{"endless header line", withoutEnd("HTTP/1.1 200 OK\r\nX-A: ", "a"), "connection failed", mib, 8 * mib},
 		{"endless headers", withoutEnd("HTTP/1.1 200 OK\r\n", "X-A: b\r\n"), "connection failed", mib, 8 * mib},
 		{"endless status line", withoutEnd("HTTP/1.1 200 ", "a"), "connection failed", mib, 8 * mib},
-		{"endless interim answers", withoutEnd("", "HTTP/1.1 103 Early Hints\r\n\r\n"), "connection failed", mib, 8 * mib},
+		{"endless interim responses", withoutEnd("", "HTTP/1.1 103 Early Hints\r\n\r\n"), "connection failed", mib, 8 * mib},
 		{"endless body", withoutEnd(jsonHead+"\r\n", " "), "the response is larger than 64 MiB", 66 * mib, 400 * mib},
 		{"endless chunks", withoutEnd(jsonHead+"Transfer-Encoding: chunked\r\n\r\n", "400\r\n"+strings.Repeat("a", 1024)+"\r\n"), "the response is larger than 64 MiB", 67 * mib, 400 * mib},
 		{"endless error", withoutEnd("HTTP/1.1 400 Bad\r\n\r\n", "a"), "400", mib, 8 * mib},
@@ -279,7 +278,7 @@ func TestHostileAnswersTakeBoundedMemory(t *testing.T) {
 		{"as many items as may be", inOnePiece(many(`{"data":[`, `{}`, `]}`, 249_000)), "", 2 * mib, 400 * mib},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			server := newPipeServer(tt.answer)
+			server := newPipeServer(tt.response)
 			defer silenceLog()()
 			client := server.client(t, brellium.WithAccessToken("t"), brellium.WithMaxRetries(0))
 			var before, after runtime.MemStats
@@ -300,13 +299,13 @@ func TestHostileAnswersTakeBoundedMemory(t *testing.T) {
 	}
 }
 
-// inOnePiece writes one answer, and closes.
-func inOnePiece(answer string) func(io.Writer) {
-	return func(w io.Writer) { _, _ = io.WriteString(w, answer) }
+// inOnePiece writes one response.
+func inOnePiece(response string) func(io.Writer) {
+	return func(w io.Writer) { _, _ = io.WriteString(w, response) }
 }
 
 // A bomb is one too where the client decodes gzip itself.
-func TestAGzipBombIsBoundedWithoutNetHTTPsHelp(t *testing.T) {
+func TestGzipBombFromAnotherTransportIsBounded(t *testing.T) {
 	transport := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Header: http.Header{"content-encoding": {"GZIP"}}, Body: io.NopCloser(strings.NewReader(bomb())), ContentLength: -1, Request: r}, nil
 	})
@@ -321,7 +320,7 @@ func TestAGzipBombIsBoundedWithoutNetHTTPsHelp(t *testing.T) {
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(400<<20))
 }
 
-func TestAnAnswerThatDripsEndsWithTheAttempt(t *testing.T) {
+func TestSlowResponseEndsWithTheAttemptTimeout(t *testing.T) {
 	for name, head := range map[string]string{"header": "HTTP/1.1 200 OK\r\nX-A: ", "body": jsonHead + "\r\n", "status": ""} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -333,12 +332,12 @@ func TestAnAnswerThatDripsEndsWithTheAttempt(t *testing.T) {
 					}
 				})
 				client := server.client(t, brellium.WithAccessToken("t"), brellium.WithMaxRetries(0), brellium.WithAttemptTimeout(20*time.Second))
-				begun := time.Now()
+				start := time.Now()
 				err := testkit.Retrieve(t.Context(), client)
 				var failed *brellium.ConnectionError
 				require.ErrorAs(t, err, &failed)
 				assert.True(t, failed.Timeout())
-				assert.Equal(t, 20*time.Second, time.Since(begun))
+				assert.Equal(t, 20*time.Second, time.Since(start))
 				time.Sleep(2 * time.Second)
 				server.close()
 			})
@@ -346,7 +345,7 @@ func TestAnAnswerThatDripsEndsWithTheAttempt(t *testing.T) {
 	}
 }
 
-func TestACredentialNeverFollowsARedirect(t *testing.T) {
+func TestRedirectGetsNoCredential(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		for op, call := range confidential {
 			if op == "documents.put" || strings.HasSuffix(op, ".create") && op != "users.create" {
@@ -358,9 +357,9 @@ func TestACredentialNeverFollowsARedirect(t *testing.T) {
 				}).Forever())
 				err := call(t.Context(), client)
 				require.Error(t, err, op)
-				var answered *brellium.APIError
-				require.ErrorAs(t, err, &answered, op)
-				assert.Equal(t, status, answered.StatusCode)
+				var apiErr *brellium.APIError
+				require.ErrorAs(t, err, &apiErr, op)
+				assert.Equal(t, status, apiErr.StatusCode)
 				for _, r := range emu.Requests() {
 					assert.Equal(t, "api.brellium.test", r.Host, op)
 				}
@@ -370,7 +369,7 @@ func TestACredentialNeverFollowsARedirect(t *testing.T) {
 	}
 }
 
-func TestAProxySeesNoCredential(t *testing.T) {
+func TestProxyGetsNoCredential(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	seen := make(chan string, 10)
@@ -414,7 +413,7 @@ func TestAProxySeesNoCredential(t *testing.T) {
 	assert.NotContains(t, head, marker, "the proxy's password alone is sent, in base64")
 }
 
-func TestAnOldTLSVersionIsRefused(t *testing.T) {
+func TestOldTLSVersionIsRejected(t *testing.T) {
 	requests := 0
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests++ }))
 	server.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
@@ -434,7 +433,7 @@ func TestAnOldTLSVersionIsRefused(t *testing.T) {
 	assert.Zero(t, requests)
 }
 
-func TestATokenTravelsInPlainTextToThisMachineAlone(t *testing.T) {
+func TestPlainHTTPIsForLoopbackOnly(t *testing.T) {
 	for address, fine := range map[string]bool{
 		"https://api.brellium.test": true, "http://127.0.0.1:8080": true, "http://[::1]:8080": true, "http://localhost:8080": true, "http://LOCALHOST": true, "http://127.9.9.9": true,
 		"http://api.brellium.test": false, "http://localhost.test": false, "http://evil.localhost": false, "http://localhost.": false,
@@ -451,7 +450,7 @@ func TestATokenTravelsInPlainTextToThisMachineAlone(t *testing.T) {
 	}
 }
 
-func TestAHeaderOfTheCallerCanNeitherReplaceTheClientsNorSmuggle(t *testing.T) {
+func TestWithHeaderCannotReplaceOrSmuggleHeaders(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
 	for _, h := range [][2]string{

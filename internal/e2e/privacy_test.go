@@ -46,7 +46,7 @@ const (
 )
 
 // confidential has a call of each operation with the marker in every value. A
-// new method wants an entry here; TestEveryOperationIsWatched sees to it.
+// new method wants an entry here; TestPrivacyTestsCoverEveryOperation sees to it.
 var confidential = map[string]func(context.Context, *brellium.Client, ...brellium.CallOption) error{
 	"audits.list": func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) error {
 		for _, err := range c.Audits.All(ctx, brellium.AuditListParams{Status: marker, SetID: marker, DocumentID: marker, Flags: []string{marker}, Cursor: marker}, opts...) {
@@ -135,14 +135,14 @@ var mishaps = map[string][]brelliumtest.Fault{
 	"XML error":        {brelliumtest.Respond(403, "application/xml", `<Error><Code>`+marker+` x</Code><Message>`+marker+`</Message></Error>`)},
 	"message of lines": {brelliumtest.Status(409, "ODD").WithMessage(spoken + "\r\nlevel=ERROR msg=forged\x1b[2J\u202e" + strings.Repeat("x", 3000))},
 	"token revoked":    {brelliumtest.RevokedToken()},
-	"401 for ever":     {brelliumtest.Status(401, "UNAUTHORIZED").WithMessage(spoken).Forever()},
+	"401 each time":    {brelliumtest.Status(401, "UNAUTHORIZED").WithMessage(spoken).Forever()},
 	"blocked":          {brelliumtest.Blocked().Forever()},
 	"bare 403":         {brelliumtest.Respond(403, "text/plain", marker).Forever()},
 	"404":              {brelliumtest.Status(404, "NOT_FOUND").WithMessage(spoken)},
 	"413":              {brelliumtest.Bare(413)},
 	"429":              {brelliumtest.Status(429, "RATE_LIMITED").WithMessage(spoken).Times(2)},
-	"429 for ever":     {brelliumtest.Status(429, "RATE_LIMITED").WithMessage(spoken).WithHeader("Retry-After", marker).Forever()},
-	"503 for ever":     {brelliumtest.Status(503, "UNAVAILABLE").WithMessage(spoken).Forever()},
+	"429 each time":    {brelliumtest.Status(429, "RATE_LIMITED").WithMessage(spoken).WithHeader("Retry-After", marker).Forever()},
+	"503 each time":    {brelliumtest.Status(503, "UNAVAILABLE").WithMessage(spoken).Forever()},
 	"502 page":         {brelliumtest.Respond(502, "text/html", "<html>"+marker+"</html>").Forever()},
 	"200 page":         {brelliumtest.Respond(200, "text/html", "<html>"+marker+"</html>")},
 	"200 nothing":      {brelliumtest.Respond(200, "application/json", "")},
@@ -165,7 +165,7 @@ var mishaps = map[string][]brelliumtest.Fault{
 	"large":            {brelliumtest.LargeBody(500, 1<<20).Forever()},
 }
 
-func TestEveryOperationIsWatched(t *testing.T) {
+func TestPrivacyTestsCoverEveryOperation(t *testing.T) {
 	for _, op := range operations(t) {
 		assert.Contains(t, confidential, op.name)
 	}
@@ -224,7 +224,7 @@ func (b both) WithAttrs(a []slog.Attr) slog.Handler {
 }
 func (b both) WithGroup(s string) slog.Handler { return both{b[0].WithGroup(s), b[1].WithGroup(s)} }
 
-func TestNothingConfidentialLeavesTheClientUnasked(t *testing.T) {
+func TestNoConfidentialValueIsReported(t *testing.T) {
 	for op, call := range confidential {
 		t.Run(op, func(t *testing.T) {
 			for what, faults := range mishaps {
@@ -249,7 +249,7 @@ func TestNothingConfidentialLeavesTheClientUnasked(t *testing.T) {
 }
 
 // The caller's own context may carry anything, and so may the cause of its end.
-func TestTheCauseOfACancellationIsNotPrinted(t *testing.T) {
+func TestCancellationCauseIsNotPrinted(t *testing.T) {
 	for op, call := range confidential {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New(brelliumtest.WithCredentials(marker+"-id", marker+"-secret"))
@@ -267,8 +267,8 @@ func TestTheCauseOfACancellationIsNotPrinted(t *testing.T) {
 	}
 }
 
-// settle waits, in virtual time, until nothing of the client's runs any more: a
-// mint is on nobody's context.
+// settle waits, in virtual time, until nothing of the client runs any more: a
+// token request runs on no caller's context.
 func settle() {
 	time.Sleep(2 * time.Minute)
 	synctest.Wait()
@@ -287,20 +287,20 @@ func (w *watch) check(t testing.TB, emu *brelliumtest.Emulator, what string, err
 		t.Helper()
 		for _, needle := range needles {
 			if found := find(text, needle); found != "" {
-				t.Errorf("%s: %s tells %q: …%s…", what, where, needle, found)
+				t.Errorf("%s: %s contains %q: …%s…", what, where, needle, found)
 			}
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	told := w.log.String() + strings.Join(w.events, "\n")
+	reported := w.log.String() + strings.Join(w.events, "\n")
 	if n := emu.Count(brelliumtest.OpAny); n > 0 {
-		assert.GreaterOrEqual(t, len(w.events), n, "%s: each attempt is told", what)
+		assert.GreaterOrEqual(t, len(w.events), n, "%s: each attempt is reported", what)
 	}
-	look("the log or the observer", told)
+	look("the log or the observer", reported)
 	look("the client", printed(w.client)+deep(reflect.ValueOf(w.client), "Message", "Header", "Body"))
 	look("the response", printed(r)+printed(*r)+deep(reflect.ValueOf(r), "Header"))
-	assert.Empty(t, find(told, spoken), what)
+	assert.Empty(t, find(reported, spoken), what)
 	assert.Empty(t, find(printed(r), spoken), what)
 	if err == nil {
 		return
@@ -449,7 +449,7 @@ func find(text, needle string) string {
 	return ""
 }
 
-func TestTheSearchFindsEveryFormOfAMarker(t *testing.T) {
+func TestSearchFindsEveryFormOfAMarker(t *testing.T) {
 	for _, v := range []any{marker, []byte(marker), "x" + marker, []byte("ab" + marker + "c"), struct{ s string }{marker}, struct{ b []byte }{[]byte(marker)}} {
 		for _, format := range []string{"%v", "%+v", "%#v", "%q", "%s", "%d", "%x", "%X", "% x"} {
 			assert.NotEmpty(t, find(fmt.Sprintf(format, v), marker), "%s of %#v", format, v)
@@ -481,7 +481,7 @@ func (e wordyText) Error() string { return string(e) }
 
 var errWordy = errors.New("wordy")
 
-func TestTheWordsOfATransportAreNotRepeated(t *testing.T) {
+func TestTransportErrorTextIsHidden(t *testing.T) {
 	said := "Get \"https://user:" + marker + "@api.brellium.test/v2/users?email=" + marker + "\""
 	for _, failure := range []error{
 		errors.New(said), wordyText(said), wordy{said}, &wordy{said},
@@ -521,8 +521,8 @@ func TestTheWordsOfATransportAreNotRepeated(t *testing.T) {
 	}
 }
 
-// What a transport says is hidden, not lost: it can be asked for by its type.
-func TestTheCauseOfAConnectionErrorCanBeAskedFor(t *testing.T) {
+// The text of a transport's error is hidden; errors.Is and errors.As still find it.
+func TestCauseOfAConnectionErrorCanBeFound(t *testing.T) {
 	fail := func(failure error) error {
 		emu := brelliumtest.New()
 		client := testkit.NewClient(t, emu, brellium.WithMaxRetries(0), testkit.WithTransport(testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
@@ -556,8 +556,8 @@ func TestTheCauseOfAConnectionErrorCanBeAskedFor(t *testing.T) {
 	assert.ErrorIs(t, fail(&fs.PathError{Op: "open", Path: marker, Err: fs.ErrNotExist}), fs.ErrNotExist)
 }
 
-// A limiter and a token store of the caller's own may say anything too.
-func TestTheWordsOfALimiterAndATokenStoreAreNotRepeated(t *testing.T) {
+// The errors of a custom limiter or token store may contain anything, too.
+func TestLimiterAndTokenStoreErrorTextIsHidden(t *testing.T) {
 	said := "dial redis://user:" + marker + "@cache.test"
 	for op, call := range confidential {
 		synctest.Test(t, func(t *testing.T) {
@@ -569,7 +569,7 @@ func TestTheWordsOfALimiterAndATokenStoreAreNotRepeated(t *testing.T) {
 			settle()
 			w.check(t, emu, op, err, &brellium.Response{})
 			if op == "oauth.token" {
-				assert.NoError(t, err, "a mint has its own limiter")
+				assert.NoError(t, err, "token requests have no limiter")
 				return
 			}
 			var failed *brellium.ConnectionError
@@ -582,41 +582,41 @@ func TestTheWordsOfALimiterAndATokenStoreAreNotRepeated(t *testing.T) {
 	}
 }
 
-// invalid are values that are refused, each with the marker in it.
+// invalid are calls with invalid values, each with the marker in it.
 var invalid = map[string]func(ctx context.Context, c *brellium.Client) error{
 	"credentials": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithClientCredentials(marker, marker+"\n"+marker))
+		return reject(brellium.WithClientCredentials(marker, marker+"\n"+marker))
 	},
 	"credentials 2": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithClientCredentials(marker+"\x00", marker))
+		return reject(brellium.WithClientCredentials(marker+"\x00", marker))
 	},
-	"token": func(context.Context, *brellium.Client) error { return refuse(brellium.WithAccessToken(marker + "é")) },
+	"token": func(context.Context, *brellium.Client) error { return reject(brellium.WithAccessToken(marker + "é")) },
 	"two kinds": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithClientCredentials(marker, marker))
+		return reject(brellium.WithAccessToken(marker), brellium.WithClientCredentials(marker, marker))
 	},
 	"URL": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithBaseURL(marker))
+		return reject(brellium.WithAccessToken(marker), brellium.WithBaseURL(marker))
 	},
 	"URL, user": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://user:"+marker+"@h.test"))
+		return reject(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://user:"+marker+"@h.test"))
 	},
 	"URL, query": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://h.test?"+marker))
+		return reject(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://h.test?"+marker))
 	},
 	"URL, fragment": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://h.test#"+marker))
+		return reject(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://h.test#"+marker))
 	},
 	"URL, unparsed": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://h.test:"+marker))
+		return reject(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://h.test:"+marker))
 	},
 	"URL, plain": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithBaseURL("http://"+marker))
+		return reject(brellium.WithAccessToken(marker), brellium.WithBaseURL("http://"+marker))
 	},
 	"URL, dots": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://h.test/../"+marker))
+		return reject(brellium.WithAccessToken(marker), brellium.WithBaseURL("https://h.test/../"+marker))
 	},
 	"agent": func(context.Context, *brellium.Client) error {
-		return refuse(brellium.WithAccessToken(marker), brellium.WithUserAgent(marker+"\n"+marker))
+		return reject(brellium.WithAccessToken(marker), brellium.WithUserAgent(marker+"\n"+marker))
 	},
 	"header value": func(ctx context.Context, c *brellium.Client) error {
 		return testkit.Retrieve(ctx, c, brellium.WithHeader("X-A", marker+"\r\nAuthorization: x"))
@@ -687,12 +687,12 @@ type badMarshaler struct{}
 
 func (badMarshaler) MarshalJSON() ([]byte, error) { return nil, errors.New(marker) }
 
-func refuse(opts ...brellium.ClientOption) error {
+func reject(opts ...brellium.ClientOption) error {
 	_, err := brellium.NewClient(opts...)
 	return err
 }
 
-func TestARefusedValueIsNotQuoted(t *testing.T) {
+func TestInvalidValueIsNotQuoted(t *testing.T) {
 	for what, call := range invalid {
 		synctest.Test(t, func(t *testing.T) {
 			emu := brelliumtest.New()
@@ -710,7 +710,7 @@ func TestARefusedValueIsNotQuoted(t *testing.T) {
 			t.Setenv(name, marker+"\n://"+marker)
 			emu := brelliumtest.New()
 			w := newWatch(t, emu)
-			err := refuse()
+			err := reject()
 			require.Error(t, err)
 			w.check(t, emu, name, err, &brellium.Response{})
 			assert.Contains(t, err.Error(), name)
@@ -718,7 +718,7 @@ func TestARefusedValueIsNotQuoted(t *testing.T) {
 	}
 }
 
-func TestNothingPublicPrintsWhatItHides(t *testing.T) {
+func TestExportedTypesPrintNoSecret(t *testing.T) {
 	emu := brelliumtest.New(brelliumtest.WithCredentials(marker+"-id", marker+"-secret"), brelliumtest.WithStorageURL("https://"+marker+".storage.test"))
 	client := testkit.NewClient(t, emu)
 	minted, err := client.OAuth.CreateToken(t.Context())
@@ -814,10 +814,10 @@ func TestNoCredentialIsInDebugOutput(t *testing.T) {
 		_, err = w.client.Documents.Upload(t.Context(), []brellium.UploadFile{brellium.FileFromBytes("robin.pdf", []byte("%PDF"))}, brellium.UploadOptions{})
 		require.NoError(t, err)
 
-		told := strings.ToLower(w.log.String() + strings.Join(w.events, "\n"))
-		require.Contains(t, told, "operation=audits.update", "there is something to look at")
-		require.Contains(t, told, "operation=documents.put")
-		require.Contains(t, told, "operation=oauth.token")
+		reported := strings.ToLower(w.log.String() + strings.Join(w.events, "\n"))
+		require.Contains(t, reported, "operation=audits.update", "the log is not empty")
+		require.Contains(t, reported, "operation=documents.put")
+		require.Contains(t, reported, "operation=oauth.token")
 		secrets := []string{emu.ClientSecret, emu.ClientID, "casey", "robin", "bearer", brelliumtest.SampleAuditID, audit.DisplayInfo[0].Value}
 		for _, r := range emu.Requests() {
 			if r.Token != "" {
@@ -833,13 +833,13 @@ func TestNoCredentialIsInDebugOutput(t *testing.T) {
 		require.Greater(t, len(secrets), 12)
 		for _, secret := range secrets {
 			require.NotEmpty(t, secret)
-			assert.NotContains(t, told, strings.ToLower(secret))
+			assert.NotContains(t, reported, strings.ToLower(secret))
 		}
 	})
 }
 
 // The environment is read once, by NewClient, and nowhere else.
-func TestTheEnvironmentIsReadByNewClientAlone(t *testing.T) {
+func TestOnlyNewClientReadsTheEnvironment(t *testing.T) {
 	emu := brelliumtest.New()
 	t.Setenv("BRELLIUM_CLIENT_ID", emu.ClientID)
 	t.Setenv("BRELLIUM_CLIENT_SECRET", emu.ClientSecret)
@@ -874,7 +874,7 @@ func openNothing() (io.ReadCloser, error) {
 }
 
 // docs/threats.md names the tests of each threat.
-func TestTheThreatsNameTestsThatExist(t *testing.T) {
+func TestThreatsNameExistingTests(t *testing.T) {
 	threats, err := os.ReadFile("../../docs/threats.md")
 	require.NoError(t, err)
 	var tests []byte

@@ -31,8 +31,8 @@ import (
 	"github.com/brellium/brellium-go/internal/wire"
 )
 
-// These tests have real connections. What they send is made once, by
-// WithMaxRetries(0), or fails at once: a repeat would wait in real time.
+// These tests use real connections. They send once, with WithMaxRetries(0), or fail
+// at once, since a retry would wait in real time.
 
 // listen serves raw connections until the test ends.
 func listen(t *testing.T, serve func(net.Conn)) string {
@@ -58,7 +58,7 @@ func listen(t *testing.T, serve func(net.Conn)) string {
 	return listener.Addr().String()
 }
 
-func TestNeverSentIsToldFromUnknown(t *testing.T) {
+func TestNeverSentOrUnknown(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	closed := listener.Addr().String()
@@ -100,7 +100,7 @@ func TestNeverSentIsToldFromUnknown(t *testing.T) {
 		{"not TLS", "https://" + plain, nil, brellium.VerdictNeverSent, "the TLS handshake failed"},
 		{"hung up in the handshake", "https://" + hangup, nil, brellium.VerdictNeverSent, ""},
 		{"handshake without an end", "https://" + mute, impatient, brellium.VerdictNeverSent, "the TLS handshake failed"},
-		{"certificate of nobody", secure.URL, nil, brellium.VerdictNotSendable, "the server's certificate cannot be verified"},
+		{"unknown certificate", secure.URL, nil, brellium.VerdictNotSendable, "the server's certificate cannot be verified"},
 		{"reset", "http://" + reset, nil, brellium.VerdictUnknown, "connection reset by peer"},
 		{"closed", "http://" + closing, nil, brellium.VerdictUnknown, "connection closed before a response"},
 		{"half a header", "http://" + half, nil, brellium.VerdictUnknown, ""},
@@ -127,7 +127,7 @@ func TestNeverSentIsToldFromUnknown(t *testing.T) {
 				if tc.name == "reset" {
 					assert.ErrorIs(t, err, syscall.ECONNRESET)
 				}
-				if tc.name == "certificate of nobody" {
+				if tc.name == "unknown certificate" {
 					var authority x509.UnknownAuthorityError
 					assert.ErrorAs(t, err, &authority)
 				}
@@ -170,15 +170,15 @@ func resolver(t *testing.T) func(*http.Transport) {
 			if err != nil {
 				return
 			}
-			answer := bytes.Clone(query[:n])
+			response := bytes.Clone(query[:n])
 			code := byte(3) // NXDOMAIN
-			if bytes.Contains(answer, []byte("broken")) {
+			if bytes.Contains(response, []byte("broken")) {
 				code = 2 // SERVFAIL
 			}
-			answer[2], answer[3] = 0x81, 0x80|code
-			binary.BigEndian.PutUint16(answer[10:], 0) // no additional records
-			end := 12 + bytes.IndexByte(answer[12:], 0) + 5
-			_, _ = conn.WriteTo(answer[:end], from)
+			response[2], response[3] = 0x81, 0x80|code
+			binary.BigEndian.PutUint16(response[10:], 0) // no additional records
+			end := 12 + bytes.IndexByte(response[12:], 0) + 5
+			_, _ = conn.WriteTo(response[:end], from)
 		}
 	}()
 	t.Cleanup(func() { conn.Close(); <-done })
@@ -188,9 +188,9 @@ func resolver(t *testing.T) func(*http.Transport) {
 	return func(tr *http.Transport) { tr.DialContext = (&net.Dialer{Resolver: names}).DialContext }
 }
 
-// TestNetHTTPSendsNothingAgainOnItsOwn over HTTP/1, where it would repeat a
-// read on a connection that dies before the answer.
-func TestNetHTTPSendsNothingAgainOnItsOwn(t *testing.T) {
+// Over HTTP/1, net/http would retry a read on a connection that dies before the
+// response.
+func TestNetHTTPRetriesNothing(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		var n atomic.Int32
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -237,7 +237,7 @@ func writeFrame(w io.Writer, kind, flags byte, stream uint32, payload ...byte) {
 	_, _ = w.Write(append(head, payload...))
 }
 
-// http2Server answers each request whose last frame has come with react. It
+// http2Server calls react for each request once its last frame has come. It
 // returns its address, a transport that trusts it, and the number of requests
 // and of connections that it has seen.
 func http2Server(t *testing.T, react func(c net.Conn, stream uint32, n int32)) (address string, transport *http.Transport, requests, conns *atomic.Int32) {
@@ -278,16 +278,16 @@ func http2Server(t *testing.T, react func(c net.Conn, stream uint32, n int32)) (
 	return "https://" + addr, transport, requests, conns
 }
 
-// respondOK answers a request over HTTP/2 with 200 and an object that both of
-// once's calls can use.
+// respondOK responds over HTTP/2 with 200 and an object that both calls of attempt
+// can decode.
 func respondOK(c net.Conn, stream uint32) {
 	writeFrame(c, frameHeaders, 0x4, stream, 0x88) // END_HEADERS; :status 200
 	writeFrame(c, frameData, flagEndStream, stream, []byte(`{"audit_id":"a","user_id":"u"}`)...)
 }
 
 // goadesign/goa#3725, ethereum/go-ethereum#24291, kubernetes/kubernetes#92392;
-// golang/go#47635 is why net/http repeats after a PROTOCOL_ERROR.
-func TestNetHTTPSendsNothingAgainOnItsOwnOverHTTP2(t *testing.T) {
+// golang/go#47635 is why net/http retries after a PROTOCOL_ERROR.
+func TestNetHTTPRetriesNothingOverHTTP2(t *testing.T) {
 	goAway := func(last uint32) []byte {
 		return append(binary.BigEndian.AppendUint32(nil, last), 0, 0, 0, codeNone)
 	}
@@ -330,9 +330,9 @@ func TestNetHTTPSendsNothingAgainOnItsOwnOverHTTP2(t *testing.T) {
 	}
 }
 
-// TestARequestOnAnUnusableConnectionIsSentOnANewOne: what net/http does before
+// TestRequestOnAnUnusableConnectionUsesANewOne: what net/http does before
 // a byte is out, it may do.
-func TestARequestOnAnUnusableConnectionIsSentOnANewOne(t *testing.T) {
+func TestRequestOnAnUnusableConnectionUsesANewOne(t *testing.T) {
 	address, transport, requests, conns := http2Server(t, func(c net.Conn, stream uint32, n int32) {
 		if n == 1 {
 			writeFrame(c, frameGoAway, 0, 0, 0, 0, 0, 1, 0, 0, 0, codeNone)
@@ -349,9 +349,8 @@ func TestARequestOnAnUnusableConnectionIsSentOnANewOne(t *testing.T) {
 	assert.EqualValues(t, 2, conns.Load())
 }
 
-// TestATransportMayAskAnotherHostFirst, for a ticket say, with the request's
-// own context.
-func TestATransportMayAskAnotherHostFirst(t *testing.T) {
+// For example for a ticket, with the request's own context.
+func TestTransportMayCallAnotherHostFirst(t *testing.T) {
 	tickets := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ticket") }))
 	t.Cleanup(tickets.Close)
 	var n atomic.Int32
@@ -386,8 +385,8 @@ func TestATransportMayAskAnotherHostFirst(t *testing.T) {
 	assert.EqualValues(t, 3, n.Load())
 }
 
-// TestATransportThatRepeatsInSecretIsStopped, over connections that tell.
-func TestATransportThatRepeatsInSecretIsStopped(t *testing.T) {
+// The connection reports to httptrace that the request was written.
+func TestTransportCannotRetryAWrite(t *testing.T) {
 	var n atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n.Add(1); panic(http.ErrAbortHandler) }))
 	t.Cleanup(server.Close)
@@ -411,7 +410,7 @@ func TestATransportThatRepeatsInSecretIsStopped(t *testing.T) {
 }
 
 // goadesign/goa#3725, ethereum/go-ethereum#24291, kubernetes/kubernetes#92392
-func TestEveryBodyCanBeMadeAgain(t *testing.T) {
+func TestGetBodyReturnsTheBodyAgain(t *testing.T) {
 	seen := map[string]int{}
 	client, err := brellium.NewClient(brellium.WithBaseURL("https://api.example.test"), brellium.WithClientCredentials("id", "secret"), brellium.WithoutRateLimiter(),
 		testkit.WithTransport(testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
@@ -447,7 +446,7 @@ func TestEveryBodyCanBeMadeAgain(t *testing.T) {
 }
 
 // openai/openai-go#495, openshift-online/ocm-sdk-go#804, JetBrains/teamcity-cli#345
-func TestBodiesOfFailedAttemptsGiveTheirConnectionBack(t *testing.T) {
+func TestFailedAttemptsReuseTheirConnection(t *testing.T) {
 	var n atomic.Int32
 	server, connections := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		if n.Add(1)%5 != 0 {
@@ -476,9 +475,9 @@ func TestBodiesOfFailedAttemptsGiveTheirConnectionBack(t *testing.T) {
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before+2)
 }
 
-// TestAFailedCallClosesNobodysConnections: go-retryablehttp closes the idle
+// TestFailedCallKeepsIdleConnections: go-retryablehttp closes the idle
 // connections of its client after each failed call.
-func TestAFailedCallClosesNobodysConnections(t *testing.T) {
+func TestFailedCallKeepsIdleConnections(t *testing.T) {
 	server, connections := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -496,7 +495,7 @@ func TestAFailedCallClosesNobodysConnections(t *testing.T) {
 }
 
 // golang/vulndb#3420, golang/go#35104
-func TestARedirectIsNotFollowed(t *testing.T) {
+func TestRedirectIsNotFollowed(t *testing.T) {
 	var elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		elsewhere.Add(1)
@@ -523,7 +522,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 }
 
 // golang/go#30702, connectrpc/connect-go#829
-func TestADeadConnectionIsLeftForANewOne(t *testing.T) {
+func TestDeadConnectionIsReplaced(t *testing.T) {
 	var conns atomic.Int32
 	address := listen(t, func(c net.Conn) {
 		mine := conns.Add(1)
@@ -547,7 +546,7 @@ func TestADeadConnectionIsLeftForANewOne(t *testing.T) {
 	assert.EqualValues(t, 2, conns.Load())
 }
 
-func TestTheOwnTransport(t *testing.T) {
+func TestDefaultTransport(t *testing.T) {
 	transport := wire.NewTransport()
 	assert.Equal(t, uint16(tls.VersionTLS12), transport.TLSClientConfig.MinVersion)
 	assert.True(t, transport.ForceAttemptHTTP2)
@@ -599,7 +598,7 @@ func (e *endless) Read(p []byte) (int, error) {
 func (e *endless) Close() error { e.closed.Store(true); return nil }
 
 // Azure/azure-sdk-for-go#27486, googleapis/google-cloud-go#14546
-func TestBodiesAreBounded(t *testing.T) {
+func TestBodiesAreLimited(t *testing.T) {
 	t.Run("error", func(t *testing.T) {
 		body := endless{of: spaces}
 		client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
@@ -650,9 +649,9 @@ func TestBodiesAreBounded(t *testing.T) {
 	})
 }
 
-// TestATransportThatLeavesGzipPacked is one of the caller's own without
+// TestTransportWithoutGzipDecoding is one of the caller's own without
 // net/http's transparent decoding.
-func TestATransportThatLeavesGzipPacked(t *testing.T) {
+func TestTransportWithoutGzipDecoding(t *testing.T) {
 	whole := []byte(gzipped(`{"audit_id":"a","flags":["` + strings.Repeat("x", 1000) + `"]}`))
 	damaged := bytes.Clone(whole)
 	damaged[len(damaged)-6] ^= 0xff // in the checksum
@@ -696,9 +695,9 @@ func TestATransportThatLeavesGzipPacked(t *testing.T) {
 	})
 }
 
-// TestTheStatusCountsThoughTheBodyIsLost: what the server said by its status
+// TestStatusCountsEvenIfTheBodyIsLost: what the server said by its status
 // needs no body.
-func TestTheStatusCountsThoughTheBodyIsLost(t *testing.T) {
+func TestStatusCountsEvenIfTheBodyIsLost(t *testing.T) {
 	for status, verdict := range map[int]brellium.Verdict{
 		404: brellium.VerdictRejected, 409: brellium.VerdictRejected, 429: brellium.VerdictThrottled,
 		403: brellium.VerdictBlocked, 503: brellium.VerdictUnknown, 200: brellium.VerdictUnknown, 204: brellium.VerdictUnknown,
@@ -715,8 +714,8 @@ func TestTheStatusCountsThoughTheBodyIsLost(t *testing.T) {
 	}
 }
 
-func TestOddAnswersOfATransport(t *testing.T) {
-	t.Run("neither answer nor error", func(t *testing.T) {
+func TestUnusualResponsesOfATransport(t *testing.T) {
+	t.Run("neither response nor error", func(t *testing.T) {
 		a, err := attempt(t, testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) { return nil, nil }), true)
 		assert.Equal(t, brellium.VerdictUnknown, a.Verdict)
 		assert.True(t, brellium.OutcomeUnknown(err))
@@ -755,7 +754,7 @@ func TestOddAnswersOfATransport(t *testing.T) {
 
 // TestAnAnswerThatSwitchesProtocolsIsNotReadFor ever: its body is the
 // connection.
-func TestAnAnswerThatSwitchesProtocolsIsNotRead(t *testing.T) {
+func TestSwitchedProtocolIsNotRead(t *testing.T) {
 	address := listen(t, func(c net.Conn) {
 		readRequest(c)
 		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: odd\r\n\r\n")
@@ -766,15 +765,15 @@ func TestAnAnswerThatSwitchesProtocolsIsNotRead(t *testing.T) {
 	assert.Less(t, a.Duration, 10*time.Second)
 }
 
-// TestATransportThatPanicsHoldsNothing: the call panics, as it must, and gives
+// TestTransportPanicReleasesEverything: the call panics, as it must, and gives
 // back its place, its permit and its turn.
-func TestATransportThatPanicsHoldsNothing(t *testing.T) {
+func TestTransportPanicReleasesEverything(t *testing.T) {
 	for _, how := range []string{"panic", "Goexit"} {
 		t.Run(how, func(t *testing.T) {
-			var told []brellium.LimiterResult
+			var reported []brellium.LimiterResult
 			step := 0
 			client := testkit.NewTokenClient(t, brellium.WithMaxConcurrency(1),
-				brellium.WithRateLimiter(testkit.LimiterFunc(func(context.Context) (brellium.Permit, error) { return testkit.Permit{Results: &told}, nil })),
+				brellium.WithRateLimiter(testkit.LimiterFunc(func(context.Context) (brellium.Permit, error) { return testkit.Permit{Results: &reported}, nil })),
 				testkit.WithTransport(testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) {
 					switch step++; {
 					case step == 1:
@@ -798,18 +797,18 @@ func TestATransportThatPanicsHoldsNothing(t *testing.T) {
 				assert.Equal(t, "transport", got)
 			}
 			require.NoError(t, testkit.Retrieve(t.Context(), client))
-			assert.Len(t, told, 3)
+			assert.Len(t, reported, 3)
 		})
 	}
 }
 
-// TestWhatTheTraceTells scripts the hooks that a transport calls, for orders
+// TestHTTPTraceShowsWhetherARequestWasSent scripts the hooks that a transport calls, for orders
 // of events that real connections show only now and then.
-func TestWhatTheTraceTells(t *testing.T) {
+func TestHTTPTraceShowsWhetherARequestWasSent(t *testing.T) {
 	lost := errors.New("lost")
 	for name, tc := range map[string]struct {
 		hooks   func(h *httptrace.ClientTrace)
-		stopped bool // the attempt's context is cancelled
+		stopped bool // the attempt's context is canceled
 		cancel  bool // by the caller
 		unknown bool
 	}{
@@ -854,15 +853,15 @@ func TestWhatTheTraceTells(t *testing.T) {
 			h.GotFirstResponseByte()
 			h.GetConn("a:1")
 		}},
-		"the same host, though it has answered": {unknown: true, stopped: true, hooks: func(h *httptrace.ClientTrace) {
+		"the same host after its response": {unknown: true, stopped: true, hooks: func(h *httptrace.ClientTrace) {
 			h.GetConn("a:1")
 			h.GotConn(httptrace.GotConnInfo{})
 			h.WroteHeaders()
 			h.GotFirstResponseByte()
 			h.GetConn("a:1")
 		}},
-		"cancelled without a connection": {cancel: true, stopped: true, hooks: func(h *httptrace.ClientTrace) { h.GetConn("a:1") }},
-		"cancelled on a connection, which may be writing": {cancel: true, stopped: true, unknown: true, hooks: func(h *httptrace.ClientTrace) {
+		"canceled without a connection": {cancel: true, stopped: true, hooks: func(h *httptrace.ClientTrace) { h.GetConn("a:1") }},
+		"canceled on a connection, which may be writing": {cancel: true, stopped: true, unknown: true, hooks: func(h *httptrace.ClientTrace) {
 			h.GetConn("a:1")
 			h.GotConn(httptrace.GotConnInfo{})
 		}},

@@ -67,7 +67,7 @@ func TestUploadOf200FilesThroughFaultsAndFiveCrashes(t *testing.T) {
 					ctx, kill := context.WithCancel(t.Context())
 					options := brellium.UploadOptions{BatchSize: 50, IdleTimeout: 8 * time.Second}
 					if killed < crashes {
-						// Killed at any moment, with files in whatever state.
+						// Killed at any moment, with files in any state.
 						after := time.Duration(4+chance.IntN(6)) * time.Second
 						timer := time.AfterFunc(after, kill)
 						defer timer.Stop()

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestAServersWordIsACodeOnlyWhereItLooksLikeOne(t *testing.T) {
+func TestCodeAndOneLine(t *testing.T) {
 	for s, ok := range map[string]bool{
 		"RATE_LIMITED": true, "access_denied": true, "AccessDenied": true, "a1b2c3d4-e5f6": true, "x.y:z": true,
 		"two words": false, "a@example.test": false, "a/b": false, "a\nb": false, "é": false, "a?b": false, "a%20b": false, "\"": false,
