@@ -81,15 +81,16 @@ type call struct {
 	// call; errAlreadyDone ends it as a success. nil does nothing.
 	beforeRetry func(*http.Request) error
 
-	attempts   int       // sent so far
-	retries    int       // sent again after a failure other than a 429
-	throttled  int       // sent again after a 429
-	replayed   bool      // sent again with a new token after a 401
-	sawUnknown bool      // a write whose outcome was unknown at some attempt
-	uncertain            // a write that may have taken effect
-	started    time.Time // when the first attempt was sent
-	last       outcome   // of the last attempt
-	failure    error     // of the last attempt; nil for success
+	attempts   int           // sent so far
+	retries    int           // sent again after a failure other than a 429
+	throttled  int           // sent again after a 429
+	replayed   bool          // sent again with a new token after a 401
+	sawUnknown bool          // a write whose outcome was unknown at some attempt
+	uncertain                // a write that may have taken effect
+	waited     time.Duration // for tokens before the first attempt
+	started    time.Time     // when the total time began
+	last       outcome       // of the last attempt
+	failure    error         // of the last attempt; nil for success
 
 	retry retryablehttp.Client
 	http  http.Client
@@ -195,8 +196,8 @@ type admission struct {
 	slot    bool // holds a place in the semaphore
 }
 
-// admit waits until an attempt may be sent. The waits run on the caller's
-// context and, once the first attempt has been sent, within the total time.
+// admit waits until an attempt may be sent, on the caller's context and within
+// the total time, which does not include the queue before the first attempt.
 func (c *call) admit(caller context.Context) (adm admission, err error) {
 	ctx := caller
 	if c.attempts > 0 && c.policy.totalTimeout > 0 {
@@ -235,7 +236,7 @@ func (c *call) admitOnce(ctx context.Context, adm *admission) (admitted bool, er
 		adm.entered = true
 	}
 	if r.tokens != nil { // before queueing, so that a token request holds no place in the queue
-		if _, err = r.tokens.get(ctx); err != nil {
+		if _, err = c.token(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -253,11 +254,27 @@ func (c *call) admitOnce(ctx context.Context, adm *admission) (admitted bool, er
 		}
 	}
 	if r.tokens != nil { // and again, since it may have expired in the queue
-		if adm.token, err = r.tokens.get(ctx); err != nil {
+		if adm.token, err = c.token(ctx); err != nil {
 			return false, err
 		}
 	}
 	return r.guard == nil || r.guard.Current(adm.pass), nil
+}
+
+// token returns the access token. The wait for one counts against the total time,
+// also before the first attempt, which counts from started only.
+func (c *call) token(ctx context.Context) (*Token, error) {
+	if t := c.route.tokens.ready(); t != nil {
+		return t, nil
+	}
+	begun := time.Now()
+	defer func() { c.waited += time.Since(begun) }()
+	if total := c.policy.totalTimeout; total > 0 && c.attempts == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, total-c.waited)
+		defer cancel()
+	}
+	return c.route.tokens.get(ctx)
 }
 
 // release returns what adm holds, with what the attempt learned.
@@ -281,7 +298,7 @@ func (c *call) release(ctx context.Context, adm *admission, result LimiterResult
 func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) {
 	sentAt := time.Now()
 	if c.attempts == 0 {
-		c.started = sentAt
+		c.started = sentAt.Add(-c.waited)
 	}
 	c.attempts++
 	c.last = outcome{token: adm.token}
@@ -327,19 +344,16 @@ func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) 
 // attemptContext is the context of one attempt: the call's, limited by the
 // attempt timeout and by what is left of the total time.
 func (c *call) attemptContext(parent context.Context, now time.Time) (context.Context, context.CancelFunc) {
-	var end time.Time
-	if limit := c.policy.attemptTimeout; limit > 0 {
-		end = now.Add(limit)
-	}
+	left := c.policy.attemptTimeout
 	if total := c.policy.totalTimeout; total > 0 {
-		if over := c.started.Add(total); end.IsZero() || over.Before(end) {
-			end = over
+		if rest := max(total-now.Sub(c.started), 1); left == 0 || rest < left {
+			left = rest
 		}
 	}
-	if end.IsZero() {
+	if left == 0 {
 		return context.WithCancel(parent)
 	}
-	return context.WithDeadline(parent, end)
+	return context.WithDeadline(parent, now.Add(left))
 }
 
 // checkRetry decides what follows an attempt: another one after

@@ -197,3 +197,42 @@ func TestOwnLimiter(t *testing.T) {
 		assert.Equal(t, []bool{false, true, false, false}, after)
 	})
 }
+
+// The total time covers the wait for a token before the first attempt; the token
+// request goes on for the calls that have more time.
+func TestTotalTimeoutCoversTheWaitForAToken(t *testing.T) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.OK().Delay(5*time.Second))
+		patient := make(chan error)
+		go func() { patient <- testkit.Retrieve(t.Context(), client) }()
+		begun := time.Now()
+		err := testkit.Retrieve(t.Context(), client, brellium.WithTotalTimeout(time.Second))
+		assert.Equal(t, time.Second, time.Since(begun))
+		var exhausted *brellium.RetriesExhaustedError
+		require.ErrorAs(t, err, &exhausted)
+		assert.Equal(t, brellium.ExhaustedTotalTime, exhausted.Reason)
+		assert.Zero(t, exhausted.Attempts)
+		assert.Equal(t, time.Second, exhausted.Elapsed)
+		assert.NotErrorIs(t, err, context.DeadlineExceeded, "the caller has no deadline")
+		assert.True(t, brellium.IsTransient(err))
+		assert.False(t, brellium.OutcomeUnknown(err))
+		require.NoError(t, <-patient)
+		assert.Equal(t, 1, emu.Count(brelliumtest.OpTokenCreate))
+	})
+	testkit.Bubble(t, "what is left is for the attempts", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.OK().Delay(5*time.Second))
+		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.StallHeaders(0).Forever())
+		begun := time.Now()
+		err := testkit.Retrieve(t.Context(), client, brellium.WithTotalTimeout(8*time.Second))
+		assert.Equal(t, 8*time.Second, time.Since(begun))
+		var exhausted *brellium.RetriesExhaustedError
+		require.ErrorAs(t, err, &exhausted)
+		assert.Equal(t, 1, exhausted.Attempts)
+	})
+	testkit.Bubble(t, "but not the queue", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
+		begun := time.Now()
+		require.NoError(t, testkit.Retrieve(t.Context(), client, brellium.WithTotalTimeout(time.Second)))
+		assert.Equal(t, 10*time.Second, time.Since(begun))
+	}, brellium.WithRateLimit(1, 0.1))
+}

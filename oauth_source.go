@@ -151,26 +151,37 @@ func newStaticTokenSource(value string) *tokenSource {
 	return s
 }
 
+// ready returns the current token, or nil where a call must wait for one. A token
+// that is due for renewal is renewed meanwhile.
+func (s *tokenSource) ready() *Token {
+	h := s.current.Load()
+	if h == nil {
+		return nil
+	}
+	now := s.now()
+	switch {
+	case !h.isDue(now):
+	case reached(now, h.expiry):
+		return nil
+	default:
+		s.renew(h, now)
+	}
+	return h.token
+}
+
 // get returns a token that the API is not known to have refused, and that has
 // not expired. When ctx ends it returns ctx.Err() unchanged. Other errors are
 // those of mint, shared by all calls that waited for it, and during a pause an
 // [APIError] with status 401.
 func (s *tokenSource) get(ctx context.Context) (*Token, error) {
 	for {
-		now := s.now()
-		if h := s.current.Load(); h != nil {
-			if !h.isDue(now) {
-				return h.token, nil
-			}
-			if !reached(now, h.expiry) {
-				s.renew(h, now)
-				return h.token, nil
-			}
+		if t := s.ready(); t != nil {
+			return t, nil
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		r, err := s.join(now)
+		r, err := s.join(s.now())
 		if err != nil {
 			return nil, err
 		}

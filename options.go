@@ -168,10 +168,10 @@ func WithAttemptTimeout(d time.Duration) Option {
 	})
 }
 
-// WithTotalTimeout limits a call with all its retries and the waits between
-// them, counted from its first attempt. The default is 60 s; 0 means no limit.
-// The wait for the rate limit before the first attempt does not count: a context
-// with a deadline limits that too.
+// WithTotalTimeout limits a call with all its retries, the waits between them and
+// the wait for an access token. The default is 60 s; 0 means no limit. Only the
+// wait for the rate limit before the first attempt does not count: a context with
+// a deadline limits that too.
 func WithTotalTimeout(d time.Duration) Option {
 	return policyOption(func(p *retryPolicy) error {
 		if d < 0 {

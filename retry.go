@@ -258,6 +258,11 @@ func (c *call) admissionError(caller, ctx context.Context, err error) error {
 	if c.attempts > 0 && callerEnded(ctx) != nil {
 		return c.exhausted(ExhaustedTotalTime)
 	}
+	if c.attempts == 0 && err == context.DeadlineExceeded { // of the wait for a token
+		c.started = time.Now().Add(-c.waited)
+		c.failure = &ConnectionError{Operation: c.op.name, Reason: "no access token within the total time", Err: os.ErrDeadlineExceeded, timeout: true}
+		return c.exhausted(ExhaustedTotalTime)
+	}
 	if c.mayHaveRun {
 		return markUncertain(err)
 	}
