@@ -5,7 +5,7 @@ go 1.25.0
 replace github.com/brellium/brellium-go => ../
 
 require (
-	github.com/brellium/brellium-go v0.0.0
+	github.com/brellium/brellium-go v0.1.0
 	github.com/getkin/kin-openapi v0.153.0
 	github.com/stretchr/testify v1.12.1
 	go.yaml.in/yaml/v4 v4.0.0

@@ -3,7 +3,7 @@ module github.com/brellium/brellium-go/bench/peers
 go 1.25.0
 
 require (
-	github.com/brellium/brellium-go v0.0.0
+	github.com/brellium/brellium-go v0.1.0
 	github.com/google/go-github/v82 v82.0.0
 	github.com/openai/openai-go/v2 v2.7.1
 	github.com/stripe/stripe-go/v84 v84.4.1

@@ -5,7 +5,7 @@ go 1.25.0
 replace github.com/brellium/brellium-go => ../..
 
 require (
-	github.com/brellium/brellium-go v0.0.0
+	github.com/brellium/brellium-go v0.1.0
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/stretchr/testify v1.12.1
 )

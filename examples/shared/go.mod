@@ -4,8 +4,8 @@ go 1.25.0
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/brellium/brellium-go v0.0.0
-	github.com/brellium/brellium-go/brelliumredis v0.0.0
+	github.com/brellium/brellium-go v0.1.0
+	github.com/brellium/brellium-go/brelliumredis v0.1.0
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1
 )

@@ -8,8 +8,8 @@ replace (
 )
 
 require (
-	github.com/brellium/brellium-go v0.0.0
-	github.com/brellium/brellium-go/brelliumotel v0.0.0
+	github.com/brellium/brellium-go v0.1.0
+	github.com/brellium/brellium-go/brelliumotel v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.43.0
 	go.opentelemetry.io/otel/exporters/stdout/stdoutmetric v1.43.0

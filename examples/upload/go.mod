@@ -3,7 +3,7 @@ module github.com/brellium/brellium-go/examples/upload
 go 1.25.0
 
 require (
-	github.com/brellium/brellium-go v0.0.0
+	github.com/brellium/brellium-go v0.1.0
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/stretchr/testify v1.12.1
 )
