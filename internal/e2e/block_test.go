@@ -17,7 +17,7 @@ import (
 	"github.com/brellium/brellium-go/internal/testkit"
 )
 
-// blocked wants err to be a block, and returns it.
+// blocked checks that err is a *BlockedError.
 func blocked(t *testing.T, err error) *brellium.BlockedError {
 	t.Helper()
 	var e *brellium.BlockedError
@@ -65,8 +65,8 @@ func TestBare403IsABlock(t *testing.T) {
 	}
 }
 
-// TestBlockStopsTheClientForACooldown follows one that lasts: watch, stop, a
-// probe, twice the cooldown, up to its bound, and the end.
+// A block that lasts: watch, stop, a probe, twice the cooldown, up to its limit, and
+// the end.
 func TestBlockStopsTheClientForACooldown(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
@@ -239,8 +239,7 @@ func TestCallsGoOneAtATimeAfterABlock(t *testing.T) {
 	})
 }
 
-// TestQueuedCallSeesABlock: it was let in before the block began, and
-// does not go out as if there were none.
+// It entered the queue before the block began, and is not sent.
 func TestQueuedCallSeesABlock(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client)) // the others wait for a token of the bucket

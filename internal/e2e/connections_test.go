@@ -37,8 +37,8 @@ func TestSequentialCallsShareOneConnection(t *testing.T) {
 	assert.EqualValues(t, 1, connections.Load())
 }
 
-// net/http keeps two idle connections a host by default, so that 64 goroutines
-// make hundreds.
+// By default net/http keeps two idle connections per host; 64 goroutines would then
+// open hundreds.
 func TestConcurrentCallsKeepTheirConnections(t *testing.T) {
 	client, connections := countingServer(t)
 	sweep := func(ctx context.Context) {

@@ -148,7 +148,7 @@ var rawResponses = []string{
 	"HTTP/1.1 200 OK\r\n\r\n\xef\xbb\xbf{\"audit_id\":\"1\"}", "HTTP/1.1 200 OK\r\n\r\n{\"audit_id\":\"\xff\xfe\"}", "HTTP/1.1 200 OK\r\n\r\n\"text\"",
 }
 
-// bomb is some 70 KiB that become 70 MiB: gzip lets parts follow each other.
+// bomb is about 70 KiB that decompress to 70 MiB.
 func bomb() string { return strings.Repeat(gzipped(strings.Repeat(" ", 1<<20)), 70) }
 
 // checkResponse makes one call that gets a raw response, and checks what holds for
@@ -170,7 +170,7 @@ func checkResponse(t *testing.T, which int, response []byte) {
 		value, err := call(ctx, client, brellium.WithResponseInto(&r))
 		cancel()
 		runtime.ReadMemStats(&after)
-		// Two attempts, of a body that may be gzip; see below for the bounds.
+		// Two attempts, of a body that may be gzip.
 		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(4<<20+2*1000*len(response)), "%d bytes", len(response))
 		assert.Less(t, time.Since(start), 5*time.Minute, "a call ends by itself")
 		time.Sleep(time.Minute) // a token request runs on no caller's context
@@ -310,7 +310,7 @@ func inOnePiece(response string) func(io.Writer) {
 	return func(w io.Writer) { _, _ = io.WriteString(w, response) }
 }
 
-// A bomb is one too where the client decodes gzip itself.
+// Here the client decodes gzip itself.
 func TestGzipBombFromAnotherTransportIsBounded(t *testing.T) {
 	transport := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Header: http.Header{"content-encoding": {"GZIP"}}, Body: io.NopCloser(strings.NewReader(bomb())), ContentLength: -1, Request: r}, nil

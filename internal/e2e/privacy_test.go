@@ -38,15 +38,15 @@ import (
 )
 
 const (
-	// marker stands in every value that must not leave the client unasked.
+	// marker is in every value that must not be reported.
 	marker = "mk9zq"
-	// spoken stands in the messages that a server writes for people. The text
-	// of an error may have it, and nothing else.
+	// spoken is in the error messages of the server. Only the text of an error
+	// may contain it.
 	spoken = "msg7wx"
 )
 
-// confidential has a call of each operation with the marker in every value. A
-// new method wants an entry here; TestPrivacyTestsCoverEveryOperation sees to it.
+// confidential has a call of each operation with the marker in every value.
+// TestPrivacyTestsCoverEveryOperation checks that none is missing.
 var confidential = map[string]func(context.Context, *brellium.Client, ...brellium.CallOption) error{
 	"audits.list": func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) error {
 		for _, err := range c.Audits.All(ctx, brellium.AuditListParams{Status: marker, SetID: marker, DocumentID: marker, Flags: []string{marker}, Cursor: marker}, opts...) {
@@ -125,8 +125,8 @@ var confidential = map[string]func(context.Context, *brellium.Client, ...brelliu
 	},
 }
 
-// mishaps are the failures that each of them meets, with the marker wherever a
-// server could put it.
+// mishaps are the failures of each call, with the marker wherever a server could put
+// it.
 var mishaps = map[string][]brelliumtest.Fault{
 	"nothing":          nil,
 	"400":              {brelliumtest.Status(400, "INVALID").WithMessage(spoken).WithHeader("X-Patient", marker)},
@@ -171,7 +171,7 @@ func TestPrivacyTestsCoverEveryOperation(t *testing.T) {
 	}
 }
 
-// watch keeps everything that a client and its errors give away.
+// watch keeps everything that a client reports.
 type watch struct {
 	mu     sync.Mutex
 	log    bytes.Buffer
@@ -185,8 +185,8 @@ func (w *watch) Write(p []byte) (int, error) {
 	return w.log.Write(p)
 }
 
-// Observe prints the event in every way. (Contexts do not lock what another
-// verb than %v looks into.)
+// Observe prints the event in every way. The context is printed with %v only: other
+// verbs read it without its lock.
 func (w *watch) Observe(ctx context.Context, e brellium.Event) context.Context {
 	text := printed(e) + fmt.Sprint(ctx) + deep(reflect.ValueOf(e))
 	w.mu.Lock()
@@ -249,7 +249,7 @@ func TestNoConfidentialValueIsReported(t *testing.T) {
 	}
 }
 
-// The caller's own context may carry anything, and so may the cause of its end.
+// The caller's context, and the cause of its end, may contain anything.
 func TestCancellationCauseIsNotPrinted(t *testing.T) {
 	for op, call := range confidential {
 		synctest.Test(t, func(t *testing.T) {
@@ -275,7 +275,7 @@ func settle() {
 	synctest.Wait()
 }
 
-// check looks for the marker and for every token in all that has come out.
+// check searches all output for the marker and for every token.
 func (w *watch) check(t testing.TB, emu *brelliumtest.Emulator, what string, err error, r *brellium.Response) {
 	t.Helper()
 	needles := []string{marker}
@@ -309,7 +309,7 @@ func (w *watch) check(t testing.TB, emu *brelliumtest.Emulator, what string, err
 	for _, e := range tree(err) {
 		where := fmt.Sprintf("a %T", e)
 		look(where, printed(e)+deep(reflect.ValueOf(e), "Message", "Header", "Body", "Cursor", "ExternalID"))
-		if v := reflect.ValueOf(e); v.Kind() == reflect.Pointer && token.IsExported(v.Elem().Type().Name()) { // an error taken apart
+		if v := reflect.ValueOf(e); v.Kind() == reflect.Pointer && token.IsExported(v.Elem().Type().Name()) { // the struct itself
 			look(where+" as a value", printed(v.Elem().Interface()))
 		}
 		structured := logged(e) + encoded(e)
@@ -319,7 +319,7 @@ func (w *watch) check(t testing.TB, emu *brelliumtest.Emulator, what string, err
 		assert.NotContains(t, e.Error(), "\u202e", what)
 		assert.Less(t, len(e.Error()), 4000, what)
 	}
-	// Whatever can be asked for without naming a type of one's own.
+	// All that errors.As can find without a type of the package.
 	var asked []any
 	for _, target := range []any{new(net.Error), new(interface{ Timeout() bool }), new(fmt.Formatter), new(fmt.Stringer),
 		new(slog.LogValuer), new(json.Marshaler), new(*url.Error), new(*net.OpError), new(*net.DNSError), new(*net.AddrError),
@@ -333,7 +333,7 @@ func (w *watch) check(t testing.TB, emu *brelliumtest.Emulator, what string, err
 	}
 }
 
-// tree is err and everything that it unwraps to.
+// tree returns err and everything that it unwraps to.
 func tree(err error) (all []error) {
 	if err == nil {
 		return nil
@@ -350,7 +350,7 @@ func tree(err error) (all []error) {
 	return all
 }
 
-// printed is v under every verb, logged and encoded.
+// printed returns v under every verb, logged and encoded.
 func printed(v any) string {
 	var b strings.Builder
 	for _, format := range []string{"%v", "%+v", "%#v", "%q", "%s", "%d", "%x", "%X", "%T", "%t", "%+q"} {
@@ -376,8 +376,8 @@ func encoded(v any) string {
 	return string(data)
 }
 
-// deep is every string and number of bytes that reflection finds in v, also in
-// unexported fields, without those that are asked for by these names.
+// deep returns every string and byte slice that reflection finds in v, also in
+// unexported fields, except in fields with these names.
 func deep(v reflect.Value, byName ...string) string {
 	var b strings.Builder
 	seen := map[any]bool{}
@@ -409,7 +409,7 @@ func deep(v reflect.Value, byName ...string) string {
 				walk(it.Value())
 			}
 		case reflect.Struct:
-			// Not into what the test itself put into the client.
+			// Skip what the test itself put into the client.
 			if p := v.Type().PkgPath(); strings.HasSuffix(p, "/brelliumtest") || strings.HasSuffix(p, "/testkit") || strings.HasSuffix(p, "_test") || strings.HasPrefix(p, "log") {
 				return
 			}
@@ -424,7 +424,7 @@ func deep(v reflect.Value, byName ...string) string {
 	return b.String()
 }
 
-// find returns the surroundings of needle in text, however it is written:
+// find returns the surroundings of needle in text, in any form:
 // plain in any case, in hex, as a list of bytes, or in base64.
 func find(text, needle string) string {
 	text = strings.ToLower(text)
@@ -437,7 +437,7 @@ func find(text, needle string) string {
 	}
 	forms = append(forms, strings.Join(spaced, " "), strings.Join(decimal, " "), strings.Join(golang, ", "))
 	for shift := range 3 {
-		// Of base64 only the part that does not depend on the neighbours.
+		// Of base64, only the part that does not depend on the neighbors.
 		whole := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\x00", shift) + needle))
 		from, to := (shift*8+5)/6, (shift+len(needle))*8/6
 		forms = append(forms, strings.ToLower(whole[from:to]))
@@ -463,7 +463,7 @@ func TestSearchFindsEveryFormOfAMarker(t *testing.T) {
 	assert.Empty(t, find("nothing of the kind", marker))
 }
 
-// wordy is an error of a transport that gives everything away in every way.
+// wordy is an error of a transport that shows its text in every way.
 type wordy struct{ Text string }
 
 func (e wordy) Error() string                { return e.Text }
@@ -726,14 +726,13 @@ func TestExportedTypesPrintNoSecret(t *testing.T) {
 			assert.Empty(t, find(deep(reflect.ValueOf(v)), needle), "%T", v)
 		}
 	}
-	// A resource is the caller's to print, but for the upload URL. (Its
-	// RawJSON is asked for by name.)
+	// Resources are the caller's data, except for the upload URL.
 	assert.Empty(t, find(printed(created), marker))
 	assert.Empty(t, find(printed(created.Documents[0]), marker))
-	// Params are the caller's too. A file's content is not printed with it.
+	// So are params. The content of a file is not printed.
 	assert.Contains(t, fmt.Sprintf("%+v", brellium.AuditListParams{SetID: "s-1", Flags: []string{"Failed"}}), "SetID:s-1")
 	assert.Empty(t, find(printed(brellium.FileFromBytes("a.pdf", []byte(marker))), marker))
-	// Header is asked for by name.
+	// Headers and bodies are not printed.
 	for _, v := range []any{
 		brellium.Response{StatusCode: 200, Header: http.Header{"X-A": {marker}}}, &brellium.Response{Header: http.Header{marker: {marker}}},
 		brellium.APIError{Message: "m", Header: http.Header{"X-A": {marker}}, Body: []byte(marker)}, brellium.PaginationError{Cursor: marker}, brellium.UploadError{ExternalID: marker},
@@ -779,7 +778,6 @@ func TestNoCredentialIsInDebugOutput(t *testing.T) {
 	})
 }
 
-// The environment is read once, by NewClient, and nowhere else.
 func TestOnlyNewClientReadsTheEnvironment(t *testing.T) {
 	emu := brelliumtest.New()
 	t.Setenv("BRELLIUM_CLIENT_ID", emu.ClientID)

@@ -152,8 +152,8 @@ func readRequest(c net.Conn) {
 	}
 }
 
-// resolver makes a transport ask a name server of ours: it knows no host, and
-// cannot say anything about broken.example.test.
+// resolver makes a transport use a name server that knows no host, and fails for
+// broken.example.test.
 func resolver(t *testing.T) func(*http.Transport) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -220,7 +220,7 @@ func http1(t *http.Transport) *http.Transport {
 	return t
 }
 
-// HTTP/2 as far as the tests need it: the frames' types and flags, and codes.
+// Frame types, flags and error codes of HTTP/2.
 const (
 	frameData, frameHeaders, frameReset, frameSettings, framePing, frameGoAway = 0x0, 0x1, 0x3, 0x4, 0x6, 0x7
 	flagAck, flagEndStream                                                     = 0x1, 0x1
@@ -326,8 +326,7 @@ func TestNetHTTPRetriesNothingOverHTTP2(t *testing.T) {
 	}
 }
 
-// TestRequestOnAnUnusableConnectionUsesANewOne: what net/http does before
-// a byte is out, it may do.
+// net/http may retry before a byte is written.
 func TestRequestOnAnUnusableConnectionUsesANewOne(t *testing.T) {
 	address, transport, requests, conns := http2Server(t, func(c net.Conn, stream uint32, n int32) {
 		if n == 1 {
@@ -468,8 +467,7 @@ func TestFailedAttemptsReuseTheirConnection(t *testing.T) {
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before+2)
 }
 
-// TestFailedCallKeepsIdleConnections: go-retryablehttp closes the idle
-// connections of its client after each failed call.
+// go-retryablehttp closes the idle connections of its client after each failed call.
 func TestFailedCallKeepsIdleConnections(t *testing.T) {
 	server, connections := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
@@ -551,7 +549,7 @@ func TestDefaultTransportUsesHTTP2(t *testing.T) {
 
 var spaces, letters = bytes.Repeat([]byte(" "), 1<<20), bytes.Repeat([]byte("x"), 1<<20)
 
-// endless is a body that goes on.
+// endless is a body without an end.
 type endless struct {
 	of     []byte
 	read   atomic.Int64
@@ -618,8 +616,6 @@ func TestBodiesAreLimited(t *testing.T) {
 	})
 }
 
-// TestTransportWithoutGzipDecoding is one of the caller's own without
-// net/http's transparent decoding.
 func TestTransportWithoutGzipDecoding(t *testing.T) {
 	whole := []byte(gzipped(`{"audit_id":"a","flags":["` + strings.Repeat("x", 1000) + `"]}`))
 	damaged := bytes.Clone(whole)
@@ -664,8 +660,6 @@ func TestTransportWithoutGzipDecoding(t *testing.T) {
 	})
 }
 
-// TestStatusCountsEvenIfTheBodyIsLost: what the server said by its status
-// needs no body.
 func TestStatusCountsEvenIfTheBodyIsLost(t *testing.T) {
 	for status, verdict := range map[int]brellium.Verdict{
 		404: brellium.VerdictRejected, 409: brellium.VerdictRejected, 429: brellium.VerdictThrottled,
@@ -721,8 +715,7 @@ func TestUnusualResponsesOfATransport(t *testing.T) {
 	})
 }
 
-// TestAnAnswerThatSwitchesProtocolsIsNotReadFor ever: its body is the
-// connection.
+// The body of a 101 is the connection, which has no end.
 func TestSwitchedProtocolIsNotRead(t *testing.T) {
 	address := listen(t, func(c net.Conn) {
 		readRequest(c)
@@ -734,8 +727,7 @@ func TestSwitchedProtocolIsNotRead(t *testing.T) {
 	assert.Less(t, a.Duration, 10*time.Second)
 }
 
-// TestTransportPanicReleasesEverything: the call panics, as it must, and gives
-// back its place, its permit and its turn.
+// The call panics and releases its place, its permit and its turn.
 func TestTransportPanicReleasesEverything(t *testing.T) {
 	for _, how := range []string{"panic", "Goexit"} {
 		t.Run(how, func(t *testing.T) {
@@ -771,8 +763,7 @@ func TestTransportPanicReleasesEverything(t *testing.T) {
 	}
 }
 
-// TestHTTPTraceShowsWhetherARequestWasSent scripts the hooks that a transport calls, for orders
-// of events that real connections show only now and then.
+// The hooks are called in orders that real connections show only rarely.
 func TestHTTPTraceShowsWhetherARequestWasSent(t *testing.T) {
 	lost := errors.New("lost")
 	for name, tc := range map[string]struct {
