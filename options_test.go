@@ -194,12 +194,6 @@ func TestHTTPClientTimeoutLimitsAnAttempt(t *testing.T) {
 	}
 }
 
-// wrapper is a transport around another one.
-type wrapper struct {
-	http.RoundTripper
-	Name string
-}
-
 // hiddenWrapper is one that does not show what it wraps.
 type hiddenWrapper struct{ inner http.RoundTripper }
 
