@@ -83,9 +83,9 @@ func TestWaitForAuditWaitsForALaggingList(t *testing.T) {
 	})
 }
 
-// A consumer that crashes at every batch, before or after it has saved the
-// checkpoint, while audits are updated all the time: it sees every update at
-// least once, and never an older state after a newer one.
+// A consumer crashes at every batch, before or after it has saved the checkpoint,
+// while audits are updated. It sees every update at least once, and never an older
+// state after a newer one.
 func TestFollowLosesNothingThroughCrashes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const audits, updates = 250, 150
@@ -235,8 +235,8 @@ func TestFollowRestartsAWindowWhoseCursorIsRejected(t *testing.T) {
 }
 
 func TestFollowEndsAWindowByTheAPIsClock(t *testing.T) {
-	// This machine's clock is an hour ahead, or behind: the window must end
-	// half a minute before the API's present all the same.
+	// The local clock is an hour ahead or behind. The window still ends half a
+	// minute before the time of the API.
 	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			var until []string
@@ -259,7 +259,7 @@ func TestFollowEndsAWindowByTheAPIsClock(t *testing.T) {
 			}
 			want := time.Now().Add(-ahead - 30*time.Second)
 			if ahead < 0 {
-				want = time.Now().Add(-30 * time.Second) // early, which does no harm
+				want = time.Now().Add(-30 * time.Second) // early, which is harmless
 			}
 			assert.Equal(t, want.UTC().Format(time.RFC3339), last.From.Format(time.RFC3339))
 			assert.LessOrEqual(t, len(until), 2)

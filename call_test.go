@@ -93,8 +93,7 @@ func TestResponseReportsEveryAttempt(t *testing.T) {
 	}, brellium.WithoutRateLimiter())
 }
 
-// TestResponseIsKeptIfTheRetryCannotStart since a token for it cannot be
-// had.
+// No token can be had for the retry.
 func TestResponseIsKeptIfTheRetryCannotStart(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
@@ -107,7 +106,7 @@ func TestResponseIsKeptIfTheRetryCannotStart(t *testing.T) {
 	})
 }
 
-// TestRejectedNewTokensLeadToAPause, in which the calls fail at once.
+// During the pause calls fail at once.
 func TestRejectedNewTokensLeadToAPause(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpAny, brelliumtest.OK().When(func(r *brelliumtest.Request) bool { return r.Operation == brelliumtest.OpTokenCreate }).Forever(),

@@ -54,8 +54,8 @@ var everyResource = map[string]func(*testing.T, []byte) bool{
 	"EmailRecipient":         func(t *testing.T, b []byte) bool { return decodes[EmailRecipient](t, opEmailRecipientsRetrieve, b) },
 }
 
-// FuzzDecodeResource decodes anything as each resource, and once more with an
-// unknown field, which must make no difference.
+// FuzzDecodeResource decodes anything as each resource, and again with an
+// unknown field, which must not matter.
 func FuzzDecodeResource(f *testing.F) {
 	for _, seed := range resourceSeeds {
 		f.Add([]byte(seed), []byte(`{"a":[1,"}",null]}`))
@@ -73,7 +73,7 @@ func FuzzDecodeResource(f *testing.F) {
 				more = append(more, ',')
 			}
 			more = append(more, rest...)
-			if json.Valid(more) { // else the two nest too deep together
+			if json.Valid(more) { // otherwise the nesting is too deep
 				require.Equal(t, ok, decode(t, more), name)
 			}
 		}
@@ -169,8 +169,8 @@ func benchPage() []byte {
 }
 
 // BenchmarkDecodePage compares a page of 100 audits, each with its RawJSON,
-// with what one writes over net/http by hand: json.NewDecoder on the body,
-// into the same types without raw items. The page is to take no longer.
+// with code written by hand over net/http: json.NewDecoder on the body, into the
+// same types without raw items. The page must take no longer.
 func BenchmarkDecodePage(b *testing.B) {
 	body := benchPage()
 	b.Run("page with raw items", func(b *testing.B) {

@@ -109,7 +109,7 @@ func TestTimeFormats(t *testing.T) {
 		`"\""`:                                  {},
 		`"2025-03-04T05:06:07.123456789+14:00"`: time.Date(2025, 3, 3, 15, 6, 7, 123456789, time.UTC),
 	} {
-		got := brellium.Time{Time: time.Unix(1, 0)} // whatever was there before
+		got := brellium.Time{Time: time.Unix(1, 0)} // must be overwritten
 		require.NoError(t, json.Unmarshal([]byte(text), &got), text)
 		assert.True(t, got.Equal(want), "%s: %s", text, got)
 	}
@@ -157,7 +157,7 @@ func TestEachItemOfAListHasItsOwnRawJSON(t *testing.T) {
 	for _, form := range []string{
 		`{"object":"list","data":[%s],"has_more":false}`,
 		" {\"first\":\"\\\"data\\\":[\",\n\t\"data\" : [ %s\r\n] } ",
-		`{"Data":[%s]}`, // which encoding/json takes for data
+		`{"Data":[%s]}`, // encoding/json accepts it as data
 		`{"d\u0061ta":[%s]}`,
 	} {
 		client, mock := resourceMock(t)
@@ -298,8 +298,7 @@ func TestNumbersInMetadataAreNotRounded(t *testing.T) {
 	assert.Contains(t, string(again), "12345678901234567890")
 }
 
-// What printing shows of a resource are its fields: the raw bytes may hold
-// more than those.
+// The raw bytes may contain more than the fields.
 func TestPrintingAResourceDoesNotPrintItsRawJSON(t *testing.T) {
 	audit, err := auditFrom(t, okJSON(`{"audit_id":"x","not_a_field":"4471100"}`))
 	require.NoError(t, err)

@@ -229,7 +229,7 @@ func TestUploadAsksBeforeResendingWhatMayHaveArrived(t *testing.T) {
 }
 
 func TestUploadURLIsSentByteForByteAndOnlyToAllowedHosts(t *testing.T) {
-	// A fake of both hosts: what the URL is depends on the case.
+	// A fake of both hosts. The upload URL depends on the case.
 	var address atomic.Value
 	var line atomic.Value
 	storage := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -46,7 +46,7 @@ func BenchmarkUpload(b *testing.B) {
 	b.Run("tls", func(b *testing.B) { benchmarkUpload(b, httptest.NewTLSServer, path, size) })
 }
 
-// repeated is a reader without an end.
+// repeated is an endless reader.
 type repeated []byte
 
 func (r repeated) Read(p []byte) (int, error) { return copy(p, r), nil }
@@ -74,7 +74,7 @@ func benchmarkUpload(b *testing.B, serve func(http.Handler) *httptest.Server, pa
 		if err != nil {
 			return err
 		}
-		f.ExternalID = "visit" // else the file is read once more, for its digest
+		f.ExternalID = "visit" // otherwise the file is read again for its digest
 		_, err = client.Documents.Upload(context.Background(), []brellium.UploadFile{f}, brellium.UploadOptions{
 			OnProgress: func(brellium.UploadProgress) {},
 		})
@@ -122,7 +122,7 @@ func benchmarkUpload(b *testing.B, serve func(http.Handler) *httptest.Server, pa
 			require.NoError(b, err)
 		}
 	}
-	// The median of what f makes of each round, since other programs run too.
+	// The median of f over all rounds, since other programs run too.
 	report := func(unit string, f func(round int) float64) {
 		values := make([]float64, b.N)
 		for round := range values {

@@ -107,7 +107,7 @@ func TestEnsureFindsAnExistingUser(t *testing.T) {
 		"signed in": func(emu *brelliumtest.Emulator) { emu.SignIn(ada) },
 	} {
 		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-			for i := range 30 { // and others, some with addresses that contain it
+			for i := range 30 { // other users, some with addresses that contain it
 				_, err := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: fmt.Sprintf("%d.%s", i, ada)})
 				require.NoError(t, err)
 			}
@@ -287,7 +287,7 @@ func TestFindByEmailComparesTheItems(t *testing.T) {
 	for name, c := range map[string]struct {
 		pages map[string]string
 		email string
-		found string // none: not found
+		found string // "": not found
 	}{
 		"the filter is ignored, and the list is long": {map[string]string{
 			"":   `{"data":[` + item("1", "x"+ada) + `,` + item("2", ada+".x") + `],"next_cursor":"c1"}`,

@@ -40,9 +40,8 @@ func TestSafeLogValueOfAWrappedError(t *testing.T) {
 	}
 }
 
-// TestErrorsPrintTheSameUnderEveryVerb, and never what they carry for code.
-// What the pipeline puts into them is watched by
-// TestNoConfidentialValueIsReported.
+// Errors print no field that is meant for code only. TestNoConfidentialValueIsReported
+// checks what the client puts into them.
 func TestErrorsPrintTheSameUnderEveryVerb(t *testing.T) {
 	const hidden = "casey-4711"
 	api := &brellium.APIError{
@@ -85,7 +84,7 @@ func TestErrorsPrintTheSameUnderEveryVerb(t *testing.T) {
 	}
 }
 
-// Every attribute that an error's LogValue has is one that was thought about.
+// A new attribute needs a decision about privacy.
 func TestErrorsLogOnlyNamedFields(t *testing.T) {
 	known := []string{"operation", "status", "type", "code", "request_id", "retry_at", "attempts", "elapsed", "reason", "last",
 		"sent", "expired", "context", "wait", "field"}

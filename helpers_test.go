@@ -20,6 +20,7 @@ import (
 	"github.com/brellium/brellium-go/internal/testkit"
 )
 
+// Short names for ratelimit_client_test.go.
 var (
 	newClient      = testkit.NewTokenClient
 	resourceClient = testkit.NewClient

@@ -162,8 +162,8 @@ func TestLoggerGetsAttemptsAndWaitsAtDebug(t *testing.T) {
 	})
 }
 
-// What may be in a record, as DESIGN and SECURITY.md have it. A new name here
-// is a decision about privacy.
+// loggedNames are all names in log records, as in docs/threats.md. A new one needs a
+// decision about privacy.
 var loggedNames = []string{"operation", "method", "path", "attempt", "attempts", "status", "code", "request_id",
 	"verdict", "reason", "wait", "queued", "duration", "remaining", "retry_at", "block", "limiter_mode", "token_store"}
 

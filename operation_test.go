@@ -44,8 +44,8 @@ var methodOperations = map[string][]string{
 	"OAuth.CreateToken": {"oauth.token"},
 }
 
-// TestMethodsMatchOperations walks the services by
-// reflection, so that a method or an operation that is added is noticed.
+// The services are walked by reflection, so that a new method or operation is
+// noticed.
 func TestMethodsMatchOperations(t *testing.T) {
 	known := map[string]bool{}
 	for _, op := range operations {
@@ -78,8 +78,8 @@ func TestMethodsMatchOperations(t *testing.T) {
 	}
 }
 
-// TestOperationsMatchTheGuide spells the writes of the guide's table
-// "Decide what is safe to retry", so that a change of the code alone fails.
+// The table repeats the guide's "Decide what is safe to retry", so that a change of
+// the code alone fails.
 func TestOperationsMatchTheGuide(t *testing.T) {
 	guide := map[string]string{
 		"PATCH /v2/audits/{audit_id}":                   "yes",
@@ -89,7 +89,7 @@ func TestOperationsMatchTheGuide(t *testing.T) {
 		"DELETE /v2/users/{user_id}":                    "yes",
 		"POST /v2/email_recipients":                     "no",
 		"POST /v2/oauth/token":                          "yes",
-		"PUT {upload_url}":                              "yes", // not the API's; a PUT stores the same bytes
+		"PUT {upload_url}":                              "yes", // not in the guide; a PUT stores the same bytes
 		"GET /v2/audits":                                "yes",
 		"GET /v2/audits/{audit_id}":                     "yes",
 		"GET /v2/documents":                             "yes",

@@ -85,10 +85,10 @@ func TestCredentialsComeFromOptionsOrTheEnvironment(t *testing.T) {
 	t.Setenv("BRELLIUM_ACCESS_TOKEN", "from-the-environment")
 	got, err = token(t)
 	require.NoError(t, err)
-	assert.Equal(t, "from-the-environment", got, "a token beats the pair")
+	assert.Equal(t, "from-the-environment", got, "a token overrides the pair")
 	got, err = token(t, brellium.WithClientCredentials(emu.ClientID, emu.ClientSecret))
 	require.NoError(t, err)
-	assert.Contains(t, got, "emulator-token-", "options beat the environment")
+	assert.Contains(t, got, "emulator-token-", "options override the environment")
 	t.Setenv("BRELLIUM_ACCESS_TOKEN", "two\nlines")
 	_, err = token(t)
 	testkit.IsInvalid(t, err, "BRELLIUM_ACCESS_TOKEN", "two")
@@ -256,7 +256,7 @@ func TestInvalidOptionIsNamed(t *testing.T) {
 	}
 	for _, opts := range [][]brellium.ClientOption{
 		{brellium.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))), brellium.WithMaxConcurrency(math.MaxInt32), brellium.WithBlockCooldown(0)},
-		{brellium.WithRateLimit(1, 1), brellium.WithRateLimit(2, 2)}, // the later wins
+		{brellium.WithRateLimit(1, 1), brellium.WithRateLimit(2, 2)}, // the last one applies
 		{brellium.WithAttemptTimeout(0), brellium.WithTotalTimeout(0), brellium.WithMaxRetries(math.MaxInt)},
 	} {
 		_, err := brellium.NewClient(append([]brellium.ClientOption{brellium.WithAccessToken("t")}, opts...)...)
@@ -290,7 +290,8 @@ func TestInvalidBaseURLIsRejected(t *testing.T) {
 	withoutEnvironment(t)
 	for _, base := range []string{"", " ", "api.brellium.com", "/v2", "ftp://api.example.test", "https://", "https:///v2", "https:api.example.test",
 		"https://user:s3cret@api.example.test", "https://api.example.test?key=s3cret", "https://api.example.test?", "https://api.example.test/#s3cret", "https://api.example.test/#",
-		"http://api.example.test", "http://10.0.0.1", "http://127.0.0.1.example.test", "http://localhost.example.test", "https://api.example.test/../x", "https://api.example.test/./x",
+		"http://api.example.test", "http://10.0.0.1", "http://127.0.0.1.example.test", "http://localhost.example.test",
+		"http://localhost.", "http://evil.localhost", "http://0.0.0.0", "http://[::ffff:8.8.8.8]", "http://2130706433", "//127.0.0.1", "https://user@api.example.test", "https://@api.example.test", "https://api.example.test/../x", "https://api.example.test/./x",
 		"https://api.example.test:port", "https://[::1", "https://api.example.test/%zz", "https://api example.test"} {
 		_, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithBaseURL(base))
 		testkit.IsInvalid(t, err, "WithBaseURL", "s3cret")
@@ -299,10 +300,10 @@ func TestInvalidBaseURLIsRejected(t *testing.T) {
 			_, err = brellium.NewClient(brellium.WithAccessToken("t"))
 			testkit.IsInvalid(t, err, "BRELLIUM_BASE_URL", "s3cret")
 			_, err = brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithBaseURL("https://api.example.test"))
-			assert.NoError(t, err, "the option beats the environment")
+			assert.NoError(t, err, "options override the environment")
 		}
 	}
-	for _, base := range []string{"https://api.example.test", "HTTPS://API.example.test:8443", "http://localhost:8080", "http://127.0.0.1", "http://127.9.9.9:1", "http://[::1]:8080"} {
+	for _, base := range []string{"https://api.example.test", "HTTPS://API.example.test:8443", "http://localhost:8080", "http://LOCALHOST", "http://127.0.0.1", "http://127.9.9.9:1", "http://[::1]:8080"} {
 		_, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithBaseURL(base))
 		assert.NoError(t, err, base)
 	}

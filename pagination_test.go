@@ -56,7 +56,7 @@ func TestAllEndsAtACursorCycle(t *testing.T) {
 	assert.Equal(t, []string{"1", "2", "3", "4"}, auditIDs(audits))
 	assert.Len(t, *queries, 4)
 
-	// So does a list that began in the middle of it.
+	// So does a list that starts in the middle of the cycle.
 	audits, err = readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Cursor: "c2"}))
 	require.ErrorAs(t, err, &paging)
 	assert.Equal(t, []string{"3", "4", "2"}, auditIDs(audits))
@@ -121,8 +121,8 @@ func TestMissingCursorIsAnErrorThatLosesNoItem(t *testing.T) {
 	assert.Equal(t, "c1", paging.Cursor)
 	assert.Len(t, users, 2)
 
-	// List gives the page beside the error, and its Next does not take the
-	// list for ended.
+	// List returns the page with the error, and Next does not report the end of
+	// the list.
 	page, err := client.Users.List(t.Context(), brellium.UserListParams{Cursor: "c1"})
 	require.ErrorAs(t, err, &paging)
 	require.NotNil(t, page)
@@ -448,7 +448,7 @@ func TestNextMayBeCalledConcurrently(t *testing.T) {
 	}
 	wg.Wait()
 
-	// After a failure it simply goes on.
+	// After a failure it continues.
 	emu.Inject(brelliumtest.OpAuditList, brelliumtest.Status(400, "SOMETHING"))
 	_, err = first.Next(t.Context())
 	var paging *brellium.PaginationError
@@ -503,7 +503,7 @@ func (e endlessPages) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(b.String())), Request: r}, nil
 }
 
-// liveHeap is the size of what is in use.
+// liveHeap is the size of the live heap.
 func liveHeap() int {
 	runtime.GC()
 	var m runtime.MemStats
@@ -521,13 +521,13 @@ func TestAllUsesConstantMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n%2_000 == 1_050 { // always at the same place of a page
+		if n%2_000 == 1_050 { // always at the same position in a page
 			peaks[n/10_000] = max(peaks[n/10_000], liveHeap())
 		}
 		n++
 	}
 	require.Equal(t, 100_000, n)
-	const slack = 64 << 10 // what other tests' connections may leave or free
+	const slack = 64 << 10 // for connections of other tests
 	assert.LessOrEqual(t, float64(peaks[9]), 1.1*float64(peaks[0])+slack, "%v", peaks)
 }
 

@@ -291,7 +291,7 @@ func TestAttemptsDoNotMultiply(t *testing.T) {
 func TestCreateUserIsRetriedOnlyIfItDidNotRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault    brelliumtest.Fault
-		code     brellium.ErrorCode // none: success
+		code     brellium.ErrorCode // "": success
 		requests int
 		unknown  bool
 	}{
@@ -301,7 +301,7 @@ func TestCreateUserIsRetriedOnlyIfItDidNotRun(t *testing.T) {
 		"bad gateway":        {brelliumtest.Status(502, "BAD_GATEWAY"), brellium.CodeBadGateway, 1, true},
 		"rate limited":       {brelliumtest.Status(429, "RATE_LIMITED"), "", 2, false},
 		"token revoked":      {brelliumtest.RevokedToken(), "", 2, false},
-		"connection refused": {brelliumtest.NeverSent(), "", 1, false}, // the first is not even received
+		"connection refused": {brelliumtest.NeverSent(), "", 1, false}, // the first does not reach the server
 	} {
 		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			emu.Inject(brelliumtest.OpUserCreate, c.fault)
@@ -363,8 +363,7 @@ func TestDeleteIsASuccessIfGoneAfterARetry(t *testing.T) {
 	})
 }
 
-// TestOutcomeStaysUnknownAfterLaterFailures: once an attempt may have run, no later
-// failure of the same call makes that certain again.
+// Once an attempt may have run, no later failure of the same call changes that.
 func TestOutcomeStaysUnknownAfterLaterFailures(t *testing.T) {
 	for name, later := range map[string]brelliumtest.Fault{
 		"never sent":   brelliumtest.NeverSent().Forever(),
@@ -426,7 +425,7 @@ func TestOutcomeStaysUnknownAfterAFailedTokenRequest(t *testing.T) {
 			assert.Equal(t, 1, emu.Count(brelliumtest.OpAuditRetrieve), "the others got no token")
 			for i, failed := range append(others[:], err) {
 				for e := failed; e != nil; e = errors.Unwrap(e) {
-					if _, ours := e.(slog.LogValuer); ours { // and so errors.As finds it
+					if _, ours := e.(slog.LogValuer); ours { // errors.As finds it
 						assert.Equal(t, i == len(others), brellium.OutcomeUnknown(e), "%T of call %d", e, i)
 					}
 				}
@@ -435,8 +434,8 @@ func TestOutcomeStaysUnknownAfterAFailedTokenRequest(t *testing.T) {
 	}
 }
 
-// TestCanceledWaitEndsAtOnce in every place where a call can wait, and leaves
-// nothing behind: the bubble ends only once no goroutine or timer is left.
+// In every place where a call can wait. The bubble ends only when no goroutine or
+// timer is left.
 func TestCanceledWaitEndsAtOnce(t *testing.T) {
 	cancelAfter := func(t *testing.T, d time.Duration, call func(ctx context.Context) error) error {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -491,8 +490,7 @@ func TestCanceledWaitEndsAtOnce(t *testing.T) {
 	})
 }
 
-// TestTotalTimeoutStartsWithTheFirstAttempt pins the clock's
-// start: it is the first byte sent, and later waits count.
+// The wait for the first attempt does not count, later waits do.
 func TestTotalTimeoutStartsWithTheFirstAttempt(t *testing.T) {
 	testkit.Bubble(t, "before", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client))

@@ -17,7 +17,7 @@ import (
 	"github.com/brellium/brellium-go/internal/testkit"
 )
 
-// blocked wants err to be a block, and returns it.
+// blocked checks that err is a *BlockedError.
 func blocked(t *testing.T, err error) *brellium.BlockedError {
 	t.Helper()
 	var e *brellium.BlockedError
@@ -65,8 +65,8 @@ func TestBare403IsABlock(t *testing.T) {
 	}
 }
 
-// TestBlockStopsTheClientForACooldown follows one that lasts: watch, stop, a
-// probe, twice the cooldown, up to its bound, and the end.
+// A block that lasts: watch, stop, a probe, twice the cooldown, up to its limit, and
+// the end.
 func TestBlockStopsTheClientForACooldown(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
@@ -227,27 +227,6 @@ func TestCallsGoOneAtATimeAfterABlock(t *testing.T) {
 		assert.Equal(t, 5*time.Second, time.Since(start))
 		assert.Equal(t, 8, emu.Count(brelliumtest.OpAuditRetrieve))
 	}, brellium.WithoutRateLimiter())
-	testkit.Bubble(t, "who leaves the line takes no turn along", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		require.NoError(t, testkit.Retrieve(t.Context(), client))
-		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked(), brelliumtest.DropBefore().Delay(10*time.Second), brelliumtest.OK())
-		blocked(t, testkit.Retrieve(t.Context(), client))
-		first := make(chan error)
-		go func() { first <- testkit.Retrieve(t.Context(), client, brellium.WithMaxRetries(0)) }()
-		synctest.Wait()
-		var left sync.WaitGroup
-		for range 5 {
-			left.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				start := time.Now()
-				assert.ErrorIs(t, testkit.Retrieve(ctx, client), context.DeadlineExceeded)
-				assert.Equal(t, time.Second, time.Since(start))
-			})
-		}
-		left.Wait()
-		require.Error(t, <-first)
-		require.NoError(t, testkit.Retrieve(t.Context(), client))
-	}, brellium.WithoutRateLimiter())
 	testkit.Bubble(t, "with an empty bucket", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		for range 5 {
 			require.NoError(t, testkit.Retrieve(t.Context(), client))
@@ -260,8 +239,7 @@ func TestCallsGoOneAtATimeAfterABlock(t *testing.T) {
 	})
 }
 
-// TestQueuedCallSeesABlock: it was let in before the block began, and
-// does not go out as if there were none.
+// It entered the queue before the block began, and is not sent.
 func TestQueuedCallSeesABlock(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		require.NoError(t, testkit.Retrieve(t.Context(), client)) // the others wait for a token of the bucket
@@ -305,18 +283,6 @@ func TestZeroCooldownNeverStopsTheClient(t *testing.T) {
 	}, brellium.WithBlockCooldown(0), brellium.WithoutRateLimiter())
 }
 
-func TestALongCooldownIsKept(t *testing.T) {
-	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Forever())
-		blocked(t, testkit.Retrieve(t.Context(), client))
-		for range 3 {
-			e := blocked(t, testkit.Retrieve(t.Context(), client))
-			assert.Equal(t, time.Now().Add(time.Hour), e.RetryAt)
-			time.Sleep(time.Hour)
-		}
-	}, brellium.WithBlockCooldown(time.Hour))
-}
-
 func TestBlockOfTheTokenEndpointCounts(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.Blocked().Times(2))
@@ -330,27 +296,4 @@ func TestBlockOfTheTokenEndpointCounts(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 	})
-}
-
-// TestABlockIsTold as an event, once for each change.
-func TestABlockIsTold(t *testing.T) {
-	var told []brellium.Event
-	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Blocked().Times(2))
-		for range 4 {
-			blocked(t, testkit.Retrieve(t.Context(), client))
-		}
-		require.GreaterOrEqual(t, len(told), 2)
-		assert.Zero(t, told[0].RetryAt)
-		assert.Equal(t, time.Now().Add(30*time.Second), told[1].RetryAt)
-		time.Sleep(30 * time.Second)
-		require.NoError(t, testkit.Retrieve(t.Context(), client))
-		require.Len(t, told, 3)
-		assert.Zero(t, told[2].RetryAt, "lifted")
-	}, brellium.WithoutRateLimiter(), brellium.WithObserver(brellium.ObserverFunc(func(ctx context.Context, e brellium.Event) context.Context {
-		if e.Kind == brellium.EventBlock {
-			told = append(told, e)
-		}
-		return ctx
-	})))
 }

@@ -3,9 +3,7 @@ package e2e_test
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,26 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/brellium/brellium-go"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
 
 // countingServer returns an audit whose last chunk comes separately, and counts
 // its connections.
 func countingServer(t *testing.T) (client *brellium.Client, connections *atomic.Int64) {
 	t.Helper()
-	connections = new(atomic.Int64)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server, connections := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
 		w.(http.Flusher).Flush()
-	}))
-	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		if s == http.StateNew {
-			connections.Add(1)
-		}
-	}
-	server.Start()
-	t.Cleanup(server.Close)
-	client, err := brellium.NewClient(brellium.WithBaseURL(server.URL), brellium.WithAccessToken("token"), brellium.WithoutRateLimiter())
-	require.NoError(t, err)
+	}, nil)
+	client = testkit.NewTokenClient(t, brellium.WithBaseURL(server.URL), brellium.WithoutRateLimiter())
 	return client, connections
 }
 
@@ -47,8 +37,8 @@ func TestSequentialCallsShareOneConnection(t *testing.T) {
 	assert.EqualValues(t, 1, connections.Load())
 }
 
-// net/http keeps two idle connections a host by default, so that 64 goroutines
-// make hundreds.
+// By default net/http keeps two idle connections per host; 64 goroutines would then
+// open hundreds.
 func TestConcurrentCallsKeepTheirConnections(t *testing.T) {
 	client, connections := countingServer(t)
 	sweep := func(ctx context.Context) {

@@ -26,7 +26,7 @@ import (
 // caller makes one call of one operation.
 type caller struct {
 	op      string // its name in the operation table and in the emulator
-	name    string // of the subtest; "": op
+	name    string // of the subtest, if it is not op
 	retried bool   // after an unknown outcome
 	write   bool
 	call    func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) error

@@ -38,15 +38,15 @@ import (
 )
 
 const (
-	// marker stands in every value that must not leave the client unasked.
+	// marker is in every value that must not be reported.
 	marker = "mk9zq"
-	// spoken stands in the messages that a server writes for people. The text
-	// of an error may have it, and nothing else.
+	// spoken is in the error messages of the server. Only the text of an error
+	// may contain it.
 	spoken = "msg7wx"
 )
 
-// confidential has a call of each operation with the marker in every value. A
-// new method wants an entry here; TestPrivacyTestsCoverEveryOperation sees to it.
+// confidential has a call of each operation with the marker in every value.
+// TestPrivacyTestsCoverEveryOperation checks that none is missing.
 var confidential = map[string]func(context.Context, *brellium.Client, ...brellium.CallOption) error{
 	"audits.list": func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) error {
 		for _, err := range c.Audits.All(ctx, brellium.AuditListParams{Status: marker, SetID: marker, DocumentID: marker, Flags: []string{marker}, Cursor: marker}, opts...) {
@@ -125,8 +125,8 @@ var confidential = map[string]func(context.Context, *brellium.Client, ...brelliu
 	},
 }
 
-// mishaps are the failures that each of them meets, with the marker wherever a
-// server could put it.
+// mishaps are the failures of each call, with the marker wherever a server could put
+// it.
 var mishaps = map[string][]brelliumtest.Fault{
 	"nothing":          nil,
 	"400":              {brelliumtest.Status(400, "INVALID").WithMessage(spoken).WithHeader("X-Patient", marker)},
@@ -171,7 +171,7 @@ func TestPrivacyTestsCoverEveryOperation(t *testing.T) {
 	}
 }
 
-// watch keeps everything that a client and its errors give away.
+// watch keeps everything that a client reports.
 type watch struct {
 	mu     sync.Mutex
 	log    bytes.Buffer
@@ -185,8 +185,8 @@ func (w *watch) Write(p []byte) (int, error) {
 	return w.log.Write(p)
 }
 
-// Observe prints the event in every way. (Contexts do not lock what another
-// verb than %v looks into.)
+// Observe prints the event in every way. The context is printed with %v only: other
+// verbs read it without its lock.
 func (w *watch) Observe(ctx context.Context, e brellium.Event) context.Context {
 	text := printed(e) + fmt.Sprint(ctx) + deep(reflect.ValueOf(e))
 	w.mu.Lock()
@@ -224,6 +224,7 @@ func (b both) WithAttrs(a []slog.Attr) slog.Handler {
 }
 func (b both) WithGroup(s string) slog.Handler { return both{b[0].WithGroup(s), b[1].WithGroup(s)} }
 
+// hashicorp/go-retryablehttp#206, hashicorp/go-retryablehttp#282
 func TestNoConfidentialValueIsReported(t *testing.T) {
 	for op, call := range confidential {
 		t.Run(op, func(t *testing.T) {
@@ -248,7 +249,7 @@ func TestNoConfidentialValueIsReported(t *testing.T) {
 	}
 }
 
-// The caller's own context may carry anything, and so may the cause of its end.
+// The caller's context, and the cause of its end, may contain anything.
 func TestCancellationCauseIsNotPrinted(t *testing.T) {
 	for op, call := range confidential {
 		synctest.Test(t, func(t *testing.T) {
@@ -274,7 +275,7 @@ func settle() {
 	synctest.Wait()
 }
 
-// check looks for the marker and for every token in all that has come out.
+// check searches all output for the marker and for every token.
 func (w *watch) check(t testing.TB, emu *brelliumtest.Emulator, what string, err error, r *brellium.Response) {
 	t.Helper()
 	needles := []string{marker}
@@ -308,7 +309,7 @@ func (w *watch) check(t testing.TB, emu *brelliumtest.Emulator, what string, err
 	for _, e := range tree(err) {
 		where := fmt.Sprintf("a %T", e)
 		look(where, printed(e)+deep(reflect.ValueOf(e), "Message", "Header", "Body", "Cursor", "ExternalID"))
-		if v := reflect.ValueOf(e); v.Kind() == reflect.Pointer && token.IsExported(v.Elem().Type().Name()) { // an error taken apart
+		if v := reflect.ValueOf(e); v.Kind() == reflect.Pointer && token.IsExported(v.Elem().Type().Name()) { // the struct itself
 			look(where+" as a value", printed(v.Elem().Interface()))
 		}
 		structured := logged(e) + encoded(e)
@@ -318,7 +319,7 @@ func (w *watch) check(t testing.TB, emu *brelliumtest.Emulator, what string, err
 		assert.NotContains(t, e.Error(), "\u202e", what)
 		assert.Less(t, len(e.Error()), 4000, what)
 	}
-	// Whatever can be asked for without naming a type of one's own.
+	// All that errors.As can find without a type of the package.
 	var asked []any
 	for _, target := range []any{new(net.Error), new(interface{ Timeout() bool }), new(fmt.Formatter), new(fmt.Stringer),
 		new(slog.LogValuer), new(json.Marshaler), new(*url.Error), new(*net.OpError), new(*net.DNSError), new(*net.AddrError),
@@ -332,7 +333,7 @@ func (w *watch) check(t testing.TB, emu *brelliumtest.Emulator, what string, err
 	}
 }
 
-// tree is err and everything that it unwraps to.
+// tree returns err and everything that it unwraps to.
 func tree(err error) (all []error) {
 	if err == nil {
 		return nil
@@ -349,7 +350,7 @@ func tree(err error) (all []error) {
 	return all
 }
 
-// printed is v under every verb, logged and encoded.
+// printed returns v under every verb, logged and encoded.
 func printed(v any) string {
 	var b strings.Builder
 	for _, format := range []string{"%v", "%+v", "%#v", "%q", "%s", "%d", "%x", "%X", "%T", "%t", "%+q"} {
@@ -375,8 +376,8 @@ func encoded(v any) string {
 	return string(data)
 }
 
-// deep is every string and number of bytes that reflection finds in v, also in
-// unexported fields, without those that are asked for by these names.
+// deep returns every string and byte slice that reflection finds in v, also in
+// unexported fields, except in fields with these names.
 func deep(v reflect.Value, byName ...string) string {
 	var b strings.Builder
 	seen := map[any]bool{}
@@ -408,7 +409,7 @@ func deep(v reflect.Value, byName ...string) string {
 				walk(it.Value())
 			}
 		case reflect.Struct:
-			// Not into what the test itself put into the client.
+			// Skip what the test itself put into the client.
 			if p := v.Type().PkgPath(); strings.HasSuffix(p, "/brelliumtest") || strings.HasSuffix(p, "/testkit") || strings.HasSuffix(p, "_test") || strings.HasPrefix(p, "log") {
 				return
 			}
@@ -423,7 +424,7 @@ func deep(v reflect.Value, byName ...string) string {
 	return b.String()
 }
 
-// find returns the surroundings of needle in text, however it is written:
+// find returns the surroundings of needle in text, in any form:
 // plain in any case, in hex, as a list of bytes, or in base64.
 func find(text, needle string) string {
 	text = strings.ToLower(text)
@@ -436,7 +437,7 @@ func find(text, needle string) string {
 	}
 	forms = append(forms, strings.Join(spaced, " "), strings.Join(decimal, " "), strings.Join(golang, ", "))
 	for shift := range 3 {
-		// Of base64 only the part that does not depend on the neighbours.
+		// Of base64, only the part that does not depend on the neighbors.
 		whole := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\x00", shift) + needle))
 		from, to := (shift*8+5)/6, (shift+len(needle))*8/6
 		forms = append(forms, strings.ToLower(whole[from:to]))
@@ -462,7 +463,7 @@ func TestSearchFindsEveryFormOfAMarker(t *testing.T) {
 	assert.Empty(t, find("nothing of the kind", marker))
 }
 
-// wordy is an error of a transport that gives everything away in every way.
+// wordy is an error of a transport that shows its text in every way.
 type wordy struct{ Text string }
 
 func (e wordy) Error() string                { return e.Text }
@@ -523,17 +524,10 @@ func TestTransportErrorTextIsHidden(t *testing.T) {
 
 // The text of a transport's error is hidden; errors.Is and errors.As still find it.
 func TestCauseOfAConnectionErrorCanBeFound(t *testing.T) {
-	fail := func(failure error) error {
-		emu := brelliumtest.New()
-		client := testkit.NewClient(t, emu, brellium.WithMaxRetries(0), testkit.WithTransport(testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
-			if strings.HasSuffix(r.URL.Path, "/token") {
-				return emu.Transport().RoundTrip(r)
-			}
-			return nil, failure
-		})))
-		return testkit.Retrieve(context.Background(), client)
-	}
-	err := fail(&url.Error{Op: "Get", URL: marker, Err: &wordy{"x"}})
+	client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
+		return nil, &url.Error{Op: "Get", URL: marker, Err: &wordy{"x"}}
+	}, brellium.WithMaxRetries(0))
+	err := testkit.Retrieve(t.Context(), client)
 	assert.ErrorIs(t, err, errWordy)
 	var own *wordy
 	require.ErrorAs(t, err, &own)
@@ -541,19 +535,6 @@ func TestCauseOfAConnectionErrorCanBeFound(t *testing.T) {
 	var timeout net.Error
 	require.ErrorAs(t, err, &timeout)
 	assert.True(t, timeout.Timeout())
-
-	err = fail(&net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: marker, IsNotFound: true}})
-	var op *net.OpError
-	require.ErrorAs(t, err, &op)
-	assert.Equal(t, "dial", op.Op)
-	assert.Equal(t, "tcp", op.Net)
-	var dns *net.DNSError
-	require.ErrorAs(t, err, &dns)
-	assert.True(t, dns.IsNotFound)
-	assert.Empty(t, dns.Name)
-	var certificate x509.UnknownAuthorityError
-	assert.ErrorAs(t, fail(x509.UnknownAuthorityError{}), &certificate)
-	assert.ErrorIs(t, fail(&fs.PathError{Op: "open", Path: marker, Err: fs.ErrNotExist}), fs.ErrNotExist)
 }
 
 // The errors of a custom limiter or token store may contain anything, too.
@@ -745,14 +726,13 @@ func TestExportedTypesPrintNoSecret(t *testing.T) {
 			assert.Empty(t, find(deep(reflect.ValueOf(v)), needle), "%T", v)
 		}
 	}
-	// A resource is the caller's to print, but for the upload URL. (Its
-	// RawJSON is asked for by name.)
+	// Resources are the caller's data, except for the upload URL.
 	assert.Empty(t, find(printed(created), marker))
 	assert.Empty(t, find(printed(created.Documents[0]), marker))
-	// Params are the caller's too. A file's content is not printed with it.
+	// So are params. The content of a file is not printed.
 	assert.Contains(t, fmt.Sprintf("%+v", brellium.AuditListParams{SetID: "s-1", Flags: []string{"Failed"}}), "SetID:s-1")
 	assert.Empty(t, find(printed(brellium.FileFromBytes("a.pdf", []byte(marker))), marker))
-	// Header is asked for by name.
+	// Headers and bodies are not printed.
 	for _, v := range []any{
 		brellium.Response{StatusCode: 200, Header: http.Header{"X-A": {marker}}}, &brellium.Response{Header: http.Header{marker: {marker}}},
 		brellium.APIError{Message: "m", Header: http.Header{"X-A": {marker}}, Body: []byte(marker)}, brellium.PaginationError{Cursor: marker}, brellium.UploadError{ExternalID: marker},
@@ -760,46 +740,6 @@ func TestExportedTypesPrintNoSecret(t *testing.T) {
 		assert.Empty(t, find(printed(v), marker), "%T", v)
 	}
 	assert.Equal(t, `brellium.Response[status=200 request_id=r attempts=1]`, fmt.Sprint(brellium.Response{StatusCode: 200, RequestID: "r", Attempts: make([]brellium.Attempt, 1)}))
-}
-
-// hashicorp/go-retryablehttp#206, hashicorp/go-retryablehttp#282
-func TestQueryStringsStayOutOfLogsAndErrors(t *testing.T) {
-	for what, fault := range map[string]brelliumtest.Fault{
-		"503":     brelliumtest.Status(503, "UNAVAILABLE").Forever(),
-		"refused": brelliumtest.NeverSent().Forever(),
-	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				emu := brelliumtest.New()
-				emu.Inject(brelliumtest.OpEmailRecipientList, fault)
-				var log bytes.Buffer
-				client := testkit.NewClient(t, emu, brellium.WithLogger(testkit.JSONLogger(&log, slog.LevelDebug)))
-				_, err := client.EmailRecipients.FindByEmail(t.Context(), "casey@example.test")
-				var exhausted *brellium.RetriesExhaustedError
-				require.ErrorAs(t, err, &exhausted)
-				for _, e := range tree(err) {
-					assert.NotContains(t, strings.ToLower(printed(e)), "casey")
-				}
-				assert.NotContains(t, strings.ToLower(log.String()), "casey")
-				assert.Contains(t, err.Error(), "email_recipients.list")
-				attempts := 0
-				for _, r := range testkit.Records(t, &log) {
-					if r["operation"] != "email_recipients.list" || r["msg"] != "brellium attempt" {
-						continue
-					}
-					attempts++
-					assert.Equal(t, "GET", r["method"])
-					assert.Equal(t, "/v2/email_recipients", r["path"])
-					assert.EqualValues(t, attempts, r["attempt"])
-					if what == "503" {
-						assert.EqualValues(t, 503, r["status"])
-						assert.NotEmpty(t, r["request_id"])
-					}
-				}
-				assert.Equal(t, 5, attempts)
-			})
-		})
-	}
 }
 
 // hetznercloud/hcloud-go#161, thousandeyes/thousandeyes-sdk-go#218, databricks/databricks-sdk-go#882
@@ -838,7 +778,6 @@ func TestNoCredentialIsInDebugOutput(t *testing.T) {
 	})
 }
 
-// The environment is read once, by NewClient, and nowhere else.
 func TestOnlyNewClientReadsTheEnvironment(t *testing.T) {
 	emu := brelliumtest.New()
 	t.Setenv("BRELLIUM_CLIENT_ID", emu.ClientID)
@@ -878,7 +817,7 @@ func TestThreatsNameExistingTests(t *testing.T) {
 	threats, err := os.ReadFile("../../docs/threats.md")
 	require.NoError(t, err)
 	var tests []byte
-	for _, pattern := range []string{"*_test.go", "../../*_test.go", "../../brelliumotel/*_test.go"} {
+	for _, pattern := range []string{"../*/*_test.go", "../../*_test.go", "../../brelliumotel/*_test.go"} {
 		names, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, name := range names {

@@ -63,10 +63,7 @@ func TestNeverSentOrUnknown(t *testing.T) {
 	require.NoError(t, err)
 	closed := listener.Addr().String()
 	require.NoError(t, listener.Close())
-	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
-	secure.Config.ErrorLog = discard
-	secure.StartTLS()
-	t.Cleanup(secure.Close)
+	secure, _ := serve(t, http.NotFound, (*httptest.Server).StartTLS)
 	plain := listen(t, func(c net.Conn) { _, _ = io.WriteString(c, "220 mail.example.test ESMTP\r\n") })
 	hangup := listen(t, func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) })
 	mute := listen(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
@@ -155,8 +152,8 @@ func readRequest(c net.Conn) {
 	}
 }
 
-// resolver makes a transport ask a name server of ours: it knows no host, and
-// cannot say anything about broken.example.test.
+// resolver makes a transport use a name server that knows no host, and fails for
+// broken.example.test.
 func resolver(t *testing.T) func(*http.Transport) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -193,7 +190,7 @@ func resolver(t *testing.T) func(*http.Transport) {
 func TestNetHTTPRetriesNothing(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		var n atomic.Int32
-		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			if n.Add(1) == 1 {
 				_, _ = io.WriteString(w, `{"audit_id":"a","user_id":"u"}`)
@@ -203,8 +200,7 @@ func TestNetHTTPRetriesNothing(t *testing.T) {
 			if assert.NoError(t, err) {
 				conn.Close()
 			}
-		}))
-		t.Cleanup(server.Close)
+		}, (*httptest.Server).StartTLS)
 		client := via(t, server.URL, http1(newTransport(t, server)))
 		_, err := attempt(t, client, write)
 		require.NoError(t, err)
@@ -224,7 +220,7 @@ func http1(t *http.Transport) *http.Transport {
 	return t
 }
 
-// HTTP/2 as far as the tests need it: the frames' types and flags, and codes.
+// Frame types, flags and error codes of HTTP/2.
 const (
 	frameData, frameHeaders, frameReset, frameSettings, framePing, frameGoAway = 0x0, 0x1, 0x3, 0x4, 0x6, 0x7
 	flagAck, flagEndStream                                                     = 0x1, 0x1
@@ -330,8 +326,7 @@ func TestNetHTTPRetriesNothingOverHTTP2(t *testing.T) {
 	}
 }
 
-// TestRequestOnAnUnusableConnectionUsesANewOne: what net/http does before
-// a byte is out, it may do.
+// net/http may retry before a byte is written.
 func TestRequestOnAnUnusableConnectionUsesANewOne(t *testing.T) {
 	address, transport, requests, conns := http2Server(t, func(c net.Conn, stream uint32, n int32) {
 		if n == 1 {
@@ -351,17 +346,15 @@ func TestRequestOnAnUnusableConnectionUsesANewOne(t *testing.T) {
 
 // For example for a ticket, with the request's own context.
 func TestTransportMayCallAnotherHostFirst(t *testing.T) {
-	tickets := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ticket") }))
-	t.Cleanup(tickets.Close)
+	tickets, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ticket") }, nil)
 	var n atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		n.Add(1)
 		if r.URL.Path == "/v2/users" {
 			panic(http.ErrAbortHandler)
 		}
 		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
-	}))
-	t.Cleanup(server.Close)
+	}, nil)
 	base := newTransport(t, nil)
 	client := via(t, server.URL, testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		ask, err := http.NewRequestWithContext(r.Context(), http.MethodGet, tickets.URL, nil)
@@ -388,8 +381,7 @@ func TestTransportMayCallAnotherHostFirst(t *testing.T) {
 // The connection reports to httptrace that the request was written.
 func TestTransportCannotRetryAWrite(t *testing.T) {
 	var n atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n.Add(1); panic(http.ErrAbortHandler) }))
-	t.Cleanup(server.Close)
+	server, _ := serve(t, func(http.ResponseWriter, *http.Request) { n.Add(1); panic(http.ErrAbortHandler) }, nil)
 	base := newTransport(t, nil)
 	client := via(t, server.URL, testkit.RoundTripFunc(func(r *http.Request) (resp *http.Response, err error) {
 		for range 5 {
@@ -475,8 +467,7 @@ func TestFailedAttemptsReuseTheirConnection(t *testing.T) {
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before+2)
 }
 
-// TestFailedCallKeepsIdleConnections: go-retryablehttp closes the idle
-// connections of its client after each failed call.
+// go-retryablehttp closes the idle connections of its client after each failed call.
 func TestFailedCallKeepsIdleConnections(t *testing.T) {
 	server, connections := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
@@ -497,15 +488,13 @@ func TestFailedCallKeepsIdleConnections(t *testing.T) {
 // golang/vulndb#3420, golang/go#35104
 func TestRedirectIsNotFollowed(t *testing.T) {
 	var elsewhere atomic.Int32
-	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	other, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		elsewhere.Add(1)
 		http.Redirect(w, r, "/again", http.StatusFound)
-	}))
-	t.Cleanup(other.Close)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	}, nil)
+	server, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, strings.Replace(other.URL, "127.0.0.1", "localhost", 1), http.StatusTemporaryRedirect)
-	}))
-	t.Cleanup(server.Close)
+	}, nil)
 	for _, client := range []*brellium.Client{
 		via(t, server.URL, newTransport(t, nil)),
 		testkit.NewTokenClient(t, brellium.WithBaseURL(server.URL), brellium.WithHTTPClient(http.DefaultClient)),
@@ -546,43 +535,21 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 	assert.EqualValues(t, 2, conns.Load())
 }
 
-func TestDefaultTransport(t *testing.T) {
-	transport := wire.NewTransport()
-	assert.Equal(t, uint16(tls.VersionTLS12), transport.TLSClientConfig.MinVersion)
-	assert.True(t, transport.ForceAttemptHTTP2)
-	require.NotNil(t, transport.HTTP2)
-	assert.Positive(t, transport.HTTP2.SendPingTimeout, "the read-idle ping")
-	assert.Positive(t, transport.HTTP2.PingTimeout)
-	assert.Less(t, transport.HTTP2.SendPingTimeout+transport.HTTP2.PingTimeout, 30*time.Second, "found within an attempt")
-	assert.GreaterOrEqual(t, transport.MaxIdleConnsPerHost, 64)
-	assert.NotNil(t, transport.Proxy)
-	assert.False(t, transport.DisableCompression)
-	assert.False(t, transport.DisableKeepAlives)
-	assert.Positive(t, transport.MaxResponseHeaderBytes)
-
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func TestDefaultTransportUsesHTTP2(t *testing.T) {
+	server, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, 2, r.ProtoMajor)
 		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
-	}))
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	t.Cleanup(server.Close)
+	}, func(s *httptest.Server) {
+		s.EnableHTTP2 = true
+		s.StartTLS()
+	})
 	_, err := attempt(t, via(t, server.URL, newTransport(t, server)), false)
 	require.NoError(t, err)
-
-	old := httptest.NewUnstartedServer(http.NotFoundHandler())
-	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11}
-	old.Config.ErrorLog = discard
-	old.StartTLS()
-	t.Cleanup(old.Close)
-	a, err := attempt(t, via(t, old.URL, newTransport(t, old)), true)
-	assert.Equal(t, brellium.VerdictNeverSent, a.Verdict)
-	assert.False(t, brellium.OutcomeUnknown(err))
 }
 
 var spaces, letters = bytes.Repeat([]byte(" "), 1<<20), bytes.Repeat([]byte("x"), 1<<20)
 
-// endless is a body that goes on.
+// endless is a body without an end.
 type endless struct {
 	of     []byte
 	read   atomic.Int64
@@ -649,8 +616,6 @@ func TestBodiesAreLimited(t *testing.T) {
 	})
 }
 
-// TestTransportWithoutGzipDecoding is one of the caller's own without
-// net/http's transparent decoding.
 func TestTransportWithoutGzipDecoding(t *testing.T) {
 	whole := []byte(gzipped(`{"audit_id":"a","flags":["` + strings.Repeat("x", 1000) + `"]}`))
 	damaged := bytes.Clone(whole)
@@ -695,8 +660,6 @@ func TestTransportWithoutGzipDecoding(t *testing.T) {
 	})
 }
 
-// TestStatusCountsEvenIfTheBodyIsLost: what the server said by its status
-// needs no body.
 func TestStatusCountsEvenIfTheBodyIsLost(t *testing.T) {
 	for status, verdict := range map[int]brellium.Verdict{
 		404: brellium.VerdictRejected, 409: brellium.VerdictRejected, 429: brellium.VerdictThrottled,
@@ -752,8 +715,7 @@ func TestUnusualResponsesOfATransport(t *testing.T) {
 	})
 }
 
-// TestAnAnswerThatSwitchesProtocolsIsNotReadFor ever: its body is the
-// connection.
+// The body of a 101 is the connection, which has no end.
 func TestSwitchedProtocolIsNotRead(t *testing.T) {
 	address := listen(t, func(c net.Conn) {
 		readRequest(c)
@@ -765,8 +727,7 @@ func TestSwitchedProtocolIsNotRead(t *testing.T) {
 	assert.Less(t, a.Duration, 10*time.Second)
 }
 
-// TestTransportPanicReleasesEverything: the call panics, as it must, and gives
-// back its place, its permit and its turn.
+// The call panics and releases its place, its permit and its turn.
 func TestTransportPanicReleasesEverything(t *testing.T) {
 	for _, how := range []string{"panic", "Goexit"} {
 		t.Run(how, func(t *testing.T) {
@@ -802,8 +763,7 @@ func TestTransportPanicReleasesEverything(t *testing.T) {
 	}
 }
 
-// TestHTTPTraceShowsWhetherARequestWasSent scripts the hooks that a transport calls, for orders
-// of events that real connections show only now and then.
+// The hooks are called in orders that real connections show only rarely.
 func TestHTTPTraceShowsWhetherARequestWasSent(t *testing.T) {
 	lost := errors.New("lost")
 	for name, tc := range map[string]struct {
