@@ -1,6 +1,7 @@
 package brellium
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"net/url"
@@ -107,23 +108,41 @@ func (p AuditListParams) query() (url.Values, error) {
 		}
 		setString(q, filter[1], filter[2])
 	}
-	for i, flag := range p.Flags {
-		if strings.TrimSpace(flag) == "" {
-			return nil, &ValidationError{Field: "Flags[" + strconv.Itoa(i) + "]", Reason: "must not be blank"}
-		}
+	if err := validateFlags(p.Flags); err != nil {
+		return nil, err
+	}
+	for _, flag := range p.Flags {
 		q.Add("flags", flag)
 	}
 	setTime(q, "updated_after", p.UpdatedAfter)
 	setTime(q, "updated_before", p.UpdatedBefore)
 	setTime(q, "created_after", p.CreatedAfter)
 	setTime(q, "created_before", p.CreatedBefore)
-	return q, setPage(q, p.Limit, p.Cursor)
+	return q, cmp.Or(checkText("", p), setPage(q, p.Limit, p.Cursor))
+}
+
+// validateFlags rejects blank flags, which no audit can have.
+func validateFlags(flags []string) error {
+	for i, flag := range flags {
+		if strings.TrimSpace(flag) == "" {
+			return &ValidationError{Field: "Flags[" + strconv.Itoa(i) + "]", Reason: "must not be blank"}
+		}
+	}
+	return nil
+}
+
+// validateNewFlags rejects flags that cannot replace those of an audit.
+func validateNewFlags(flags []string) error {
+	if flags == nil {
+		return &ValidationError{Field: "Flags", Reason: "must be set; an empty slice clears the flags"}
+	}
+	return validateFlags(flags)
 }
 
 // AuditUpdateParams is the change that [AuditService.Update] makes.
 type AuditUpdateParams struct {
-	// Flags replaces the audit's flags. An empty slice clears them; nil leaves
-	// them unchanged.
+	// Flags replaces the audit's flags. An empty slice clears them; nil is
+	// invalid.
 	Flags []string `json:"flags,omitzero"`
 }
 
@@ -182,9 +201,16 @@ func (s *AuditService) All(ctx context.Context, params AuditListParams, opts ...
 // Update replaces an audit's flags. Retried after transient failures: sending the
 // same flags twice has the same effect.
 //
-// It returns the errors of any call (see the package overview). If there is no
-// such audit, that is an [APIError] that matches [ErrNotFound].
+// It returns the errors of any call (see the package overview), and a
+// [ValidationError] if Flags is nil or contains a blank flag. If there is no such
+// audit, that is an [APIError] that matches [ErrNotFound].
 func (s *AuditService) Update(ctx context.Context, auditID string, params AuditUpdateParams, opts ...CallOption) (*Audit, error) {
+	if err := validateID("auditID", auditID); err != nil {
+		return nil, err
+	}
+	if err := validateNewFlags(params.Flags); err != nil {
+		return nil, err
+	}
 	return fetch[Audit](ctx, s.client, request{op: opAuditsUpdate, id: auditID, idField: "auditID", body: params}, opts)
 }
 
@@ -192,13 +218,13 @@ func (s *AuditService) Update(ctx context.Context, auditID string, params AuditU
 // transient failures: sending the same flags twice has the same effect.
 //
 // It returns the errors of any call (see the package overview), and a
-// [ValidationError] if AuditIDs is empty or Flags is nil.
+// [ValidationError] if AuditIDs is empty, or Flags is nil or contains a blank flag.
 func (s *AuditService) BatchUpdate(ctx context.Context, params AuditBatchUpdateParams, opts ...CallOption) (*AuditBatchUpdateResult, error) {
 	if len(params.AuditIDs) == 0 {
 		return nil, &ValidationError{Field: "AuditIDs", Reason: "must contain at least one id"}
 	}
-	if params.Flags == nil {
-		return nil, &ValidationError{Field: "Flags", Reason: "must be set; an empty slice clears the flags"}
+	if err := validateNewFlags(params.Flags); err != nil {
+		return nil, err
 	}
 	for i, id := range params.AuditIDs {
 		if err := validateID("AuditIDs["+strconv.Itoa(i)+"]", id); err != nil {
@@ -234,7 +260,7 @@ func setPage(q url.Values, limit int, cursor string) error {
 		}
 	}
 	setString(q, "cursor", cursor)
-	return nil
+	return checkText("Cursor", cursor)
 }
 
 // newest returns the newest audit of a document, or nil if there is none.

@@ -48,9 +48,7 @@ func TestClearingFlagsSendsAnEmptyList(t *testing.T) {
 		body  string
 		after []string
 	}{
-		{nil, `{}`, []string{"Failed", "Missing Signature"}},
 		{[]string{"Late Entry"}, `{"flags":["Late Entry"]}`, []string{"Late Entry"}},
-		{nil, `{}`, []string{"Late Entry"}},
 		{[]string{}, `{"flags":[]}`, []string{}},
 	} {
 		audit, err := client.Audits.Update(t.Context(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: c.flags})
@@ -59,6 +57,13 @@ func TestClearingFlagsSendsAnEmptyList(t *testing.T) {
 		assert.Equal(t, c.body, string(requests[len(requests)-1].Body))
 		assert.Equal(t, c.after, audit.Flags)
 	}
+
+	sent := emu.Count(brelliumtest.OpAny)
+	for field, flags := range map[string][]string{"Flags": nil, "Flags[1]": {"x", " "}} {
+		_, err := client.Audits.Update(t.Context(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: flags})
+		testkit.IsInvalid(t, err, field, "")
+	}
+	assert.Equal(t, sent, emu.Count(brelliumtest.OpAny))
 }
 
 func TestBatchUpdate(t *testing.T) {
@@ -77,6 +82,7 @@ func TestBatchUpdate(t *testing.T) {
 		"AuditIDs":    {Flags: []string{"x"}},
 		"AuditIDs[0]": {AuditIDs: []string{" "}, Flags: []string{"x"}},
 		"Flags":       {AuditIDs: []string{a}},
+		"Flags[1]":    {AuditIDs: []string{a}, Flags: []string{"x", "\t"}},
 	} {
 		_, err := client.Audits.BatchUpdate(t.Context(), params)
 		testkit.IsInvalid(t, err, field, "")

@@ -1,6 +1,7 @@
 package brellium
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -249,7 +250,7 @@ type DocumentListParams struct {
 func (p DocumentListParams) query() (url.Values, error) {
 	q := url.Values{}
 	setString(q, "external_id", p.ExternalID)
-	return q, setPage(q, p.Limit, p.Cursor)
+	return q, cmp.Or(checkText("", p), setPage(q, p.Limit, p.Cursor))
 }
 
 // List returns one page of documents. It is retried after transient failures

@@ -2,8 +2,11 @@ package brellium
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
 	"io"
 	"mime"
 	"os"
@@ -11,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/brellium/brellium-go/internal/storage"
 	"github.com/brellium/brellium-go/internal/wire"
@@ -23,18 +27,29 @@ import (
 type UploadFile struct {
 	// Filename is required.
 	Filename string
+	// Path is the file's path as given to FileFromPath, and empty for other
+	// files. It is not sent. It is part of the external id that Upload makes, so
+	// that equal files in two folders are two documents. Clear it to make the id
+	// independent of the folder.
+	Path string
 	// ExternalID is your own id of the document. If it is empty, Upload makes
-	// one from the content and the file name: a UUID of version 5 over the
-	// SHA-256 of the content, followed by the name. The same file uploaded
-	// again is then the same document, also after a crash.
+	// one from the content, Path, Filename, DocType and ExternalMetadata. Files
+	// that differ in one of these are different documents; a file uploaded again
+	// with all of them unchanged is the same document, also after a crash.
+	//
+	// Path counts as it is written: "a.pdf", "./a.pdf" and "/scans/a.pdf" differ.
+	// The two Unicode forms of an accented letter in Path and Filename do not
+	// differ (NFC is used), nor does the order of the keys in ExternalMetadata.
+	// The id is a UUID of version 8, made with SHA-256.
 	ExternalID string
 	// DocType is optional.
 	DocType string
 	// ContentType is the media type. If it is empty, it follows from the
-	// extension of the file name.
+	// extension of the file name; if storage then responds that the URL's
+	// signature does not match, the file is sent once more without a type. A
+	// type that is set is always sent. [NoContentType] sends none.
 	ContentType string
-	// ExternalMetadata is optional. It is not part of the external id that
-	// Upload makes, and is ignored once the document exists.
+	// ExternalMetadata is optional. It is ignored once the document exists.
 	ExternalMetadata map[string]any
 	// Size is the exact size of the content in bytes. The upload of the file
 	// fails if the reader returns less or more.
@@ -46,10 +61,15 @@ type UploadFile struct {
 	Open func() (io.ReadCloser, error)
 }
 
+// NoContentType is the [UploadFile.ContentType] of a file that is sent without a
+// media type.
+const NoContentType = "none"
+
 // FileFromPath returns the file at path, named by the last element of path. The
-// file is opened when it is sent, and must not change until then. The error is
-// an [UploadError] if there is no such file, and a [ValidationError] if path is
-// not a regular file.
+// file is opened when it is sent. If it changes before it has been sent, its
+// upload fails, and storage gets no complete request; upload it again. The error
+// is an [UploadError] if there is no such file, and a [ValidationError] if path
+// is not a regular file.
 func FileFromPath(path string) (UploadFile, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -60,6 +80,7 @@ func FileFromPath(path string) (UploadFile, error) {
 	}
 	return UploadFile{
 		Filename: filepath.Base(path),
+		Path:     path,
 		Size:     info.Size(),
 		Open:     func() (io.ReadCloser, error) { return os.Open(path) },
 	}, nil
@@ -120,29 +141,47 @@ func FileFromReader(name string, r io.Reader, limit int64) (UploadFile, error) {
 func NewExternalID() string { return uuid.NewString() }
 
 // externalIDs is the namespace of the external ids that are made here.
-var externalIDs = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://github.com/brellium/brellium-go"))
+var externalIDs = uuid.MustParse("d48ab578-b8e9-51fd-86d2-23db362a5552")
 
-// contentID makes an external id from the content and the name of a file.
-func contentID(ctx context.Context, f *UploadFile) (string, error) {
-	body, err := f.open()
+// contentID makes an external id from the content of a file and from what
+// describes it. The file that is sent must then have the same content.
+func (t *transfer) contentID(ctx context.Context) (id string, err error) {
+	body, err := t.file.open(nil)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = body.Close() }()
-	sum := sha256.New()
-	buf := make([]byte, 256<<10)
-	for err == nil {
-		if err := ctx.Err(); err != nil {
-			return "", err
-		}
-		var n int
-		n, err = body.Read(buf)
-		sum.Write(buf[:n])
-	}
-	if err != io.EOF {
+	if t.version, err = body.ReadVersion(make([]byte, 256<<10), ctx.Err); err != nil {
 		return "", err
 	}
-	return uuid.NewSHA1(externalIDs, append(sum.Sum(nil), f.Filename...)).String(), nil
+	metadata, err := canonicalJSON(t.metadata)
+	if err != nil {
+		return "", err
+	}
+	name := norm.NFC.String(t.file.Filename)
+	path := cmp.Or(norm.NFC.String(t.file.Path), name)
+	var data []byte
+	for _, part := range []string{string(t.version.Digest[:]), path, name, t.file.DocType, metadata} {
+		data = binary.BigEndian.AppendUint64(data, uint64(len(part))) // so that no two lists of parts are the same bytes
+		data = append(data, part...)
+	}
+	return uuid.NewHash(sha256.New(), externalIDs, data, 8).String(), nil // RFC 9562, section 5.8
+}
+
+// canonicalJSON returns data with sorted keys and each string in one form. Empty
+// data stays empty.
+func canonicalJSON(data []byte) (string, error) {
+	if len(data) == 0 {
+		return "", nil
+	}
+	var v any
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return "", err
+	}
+	canonical, err := json.Marshal(v)
+	return string(canonical), err
 }
 
 // contentTypes are the types that v1 names. They are fixed here because the
@@ -156,18 +195,13 @@ var contentTypes = map[string]string{
 	".txt":  "text/plain",
 }
 
-func (f *UploadFile) contentType() string {
-	if f.ContentType != "" {
-		return f.ContentType
+// contentType returns the value of the header, nil for none.
+func (f *UploadFile) contentType() []string {
+	if f.ContentType == NoContentType {
+		return nil
 	}
 	extension := strings.ToLower(filepath.Ext(f.Filename))
-	if t := contentTypes[extension]; t != "" {
-		return t
-	}
-	if t := mime.TypeByExtension(extension); t != "" {
-		return t
-	}
-	return "application/octet-stream"
+	return []string{cmp.Or(f.ContentType, contentTypes[extension], mime.TypeByExtension(extension), "application/octet-stream")}
 }
 
 func (f *UploadFile) validate(field string) error {
@@ -182,11 +216,12 @@ func (f *UploadFile) validate(field string) error {
 	case !validHeaderValue(f.ContentType):
 		return &ValidationError{Field: field + ".ContentType", Reason: "is not a valid header value"}
 	}
-	return nil
+	return cmp.Or(checkText(field+".Filename", f.Filename), checkText(field+".ExternalID", f.ExternalID), checkText(field+".DocType", f.DocType))
 }
 
-// open opens the file's content.
-func (f *UploadFile) open() (*storage.Body, error) {
+// open opens the file's content, which must be the wanted version if that is not
+// nil.
+func (f *UploadFile) open(want *storage.Version) (*storage.Body, error) {
 	src, err := f.Open()
 	if err != nil {
 		return nil, storage.Unreadable("the file cannot be opened", err)
@@ -194,5 +229,10 @@ func (f *UploadFile) open() (*storage.Body, error) {
 	if src == nil {
 		return nil, &wire.BodyError{Reason: "Open returned no reader"}
 	}
-	return storage.NewBody(src, f.Size), nil
+	body := storage.NewBody(src, f.Size, want)
+	if err := body.Err(); err != nil {
+		_ = body.Close()
+		return nil, err
+	}
+	return body, nil
 }

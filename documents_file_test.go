@@ -2,15 +2,20 @@ package brellium_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
 	"net/http"
 	"os"
+	"os/exec"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -143,16 +148,246 @@ func TestUploadOfAFileThatIsCutWhileItIsSentIsFinal(t *testing.T) {
 	assert.Equal(t, int32(1), puts.Load())
 }
 
+// A file that another program writes to while it is sent. A later run sends it
+// whole.
+// aws/aws-sdk-cpp#712, rclone/rclone#9785
+func TestUploadOfAFileThatChangesWhileItIsSentIsFinal(t *testing.T) {
+	const size = 16 << 20
+	appendTo := func(t *testing.T, path string) {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+		require.NoError(t, err)
+		_, err = f.WriteString("20 bytes of the rest")
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	overwrite := func(t *testing.T, path string) {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = f.WriteAt([]byte("another end"), size-100)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	for name, test := range map[string]struct {
+		id     string
+		change func(*testing.T, string)
+		hidden bool // that it is a file of the system
+		reason string
+	}{
+		"a file that grows":                           {"visit", appendTo, false, "longer than its Size"},
+		"a reader that grows":                         {"visit", appendTo, true, "longer than its Size"},
+		"a file that grows, id made from its content": {"", appendTo, false, "longer than its Size"},
+		"a file that is written to":                   {"visit", overwrite, false, "changed during the upload"},
+		"a reader of other content":                   {"", overwrite, true, "changed during the upload"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, path := fileOnDisk(t, "visit.pdf", testkit.Content(1, size))
+			require.NoError(t, os.Chtimes(path, time.Time{}, time.Now().Add(-time.Hour)))
+			file := func() brellium.UploadFile {
+				f, err := brellium.FileFromPath(path)
+				require.NoError(t, err)
+				f.ExternalID = test.id
+				if open := f.Open; test.hidden {
+					f.Open = func() (io.ReadCloser, error) {
+						r, err := open()
+						return struct{ io.ReadCloser }{r}, err
+					}
+				}
+				return f
+			}
+			emu := brelliumtest.New()
+			var first atomic.Bool
+			client := onPortWithPut(t, emu, func(w http.ResponseWriter, r *http.Request) {
+				if first.CompareAndSwap(false, true) {
+					_, err := io.CopyN(io.Discard, r.Body, 1<<20)
+					assert.NoError(t, err)
+					test.change(t, path)
+					_, err = io.Copy(io.Discard, r.Body)
+					assert.Error(t, err, "storage got a complete request")
+					return
+				}
+				emu.Handler().ServeHTTP(w, r)
+			})
+			results, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file()}, brellium.UploadOptions{})
+			require.ErrorContains(t, err, test.reason)
+			assert.Equal(t, 1, results[0].Attempts)
+
+			results, err = client.Documents.Upload(t.Context(), []brellium.UploadFile{file()}, brellium.UploadOptions{})
+			require.NoError(t, err)
+			now, err := os.ReadFile(path)
+			require.NoError(t, err)
+			doc, _ := emu.Document(results[0].DocumentID)
+			assert.Equal(t, testkit.Digest(now), doc.SHA256)
+		})
+	}
+}
+
+// Between the making of an id and the sending, the file becomes another one of
+// the same size.
+func TestUploadSendsOnlyTheContentThatTheIDWasMadeFrom(t *testing.T) {
+	one, two := testkit.Content(1, 100_000), testkit.Content(2, 100_000)
+	old := time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC) // before the time of a bubble
+	write := func(t *testing.T, path string, data []byte, modified time.Time) {
+		require.NoError(t, os.WriteFile(path, data, 0o600))
+		require.NoError(t, os.Chtimes(path, time.Time{}, modified))
+	}
+	for name, test := range map[string]struct {
+		before time.Time // when the file was modified last
+		change func(t *testing.T, path string)
+	}{
+		"replaced": {old, func(t *testing.T, path string) {
+			write(t, path+".new", two, old)
+			require.NoError(t, os.Rename(path+".new", path))
+		}},
+		"written to":             {old, func(t *testing.T, path string) { write(t, path, two, old.Add(time.Second)) }},
+		"written to at one time": {old.AddDate(10, 0, 0), func(t *testing.T, path string) { write(t, path, two, old.AddDate(10, 0, 0)) }},
+	} {
+		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			file, path := fileOnDisk(t, "visit.pdf", one)
+			write(t, path, one, test.before)
+			var once sync.Once
+			emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.OK().When(func(*brelliumtest.Request) bool {
+				once.Do(func() { test.change(t, path) })
+				return true
+			}).Forever())
+			results, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
+			require.ErrorContains(t, err, "changed during the upload")
+			assert.LessOrEqual(t, results[0].Attempts, 1)
+			assert.False(t, emu.Documents()[0].Arrived)
+
+			again, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
+			require.NoError(t, err)
+			assert.NotEqual(t, results[0].ExternalID, again[0].ExternalID)
+			doc, _ := emu.Document(again[0].DocumentID)
+			assert.Equal(t, testkit.Digest(two), doc.SHA256)
+		})
+	}
+}
+
+func TestUploadOfAFileThatDoesNotChangeSendsIt(t *testing.T) {
+	for _, modified := range []int{1990, 2010} { // before and after the time of a bubble
+		testkit.Bubble(t, strconv.Itoa(modified), func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			file, path := fileOnDisk(t, "visit.pdf", testkit.Content(1, 100_000))
+			require.NoError(t, os.Chtimes(path, time.Time{}, time.Date(modified, 1, 1, 0, 0, 0, 0, time.UTC)))
+			_, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
+			require.NoError(t, err)
+			assert.Equal(t, testkit.Digest(testkit.Content(1, 100_000)), emu.Documents()[0].SHA256)
+		})
+	}
+}
+
+// langflow-ai/openrag#2388, agritheory/cloud_storage#117, opencloud-eu/web#1261,
+// gtsteffaniak/filebrowser#2823
+func TestWhatMakesTheExternalIDOfAFile(t *testing.T) {
+	form := []byte("the same blank form")
+	base := brellium.FileFromBytes("consent.pdf", form)
+	base.Path, base.DocType = "/scans/1001/consent.pdf", "consent"
+	base.ExternalMetadata = map[string]any{"patient": "1001", "visit": map[string]any{"a": 1, "b": []any{"é"}}}
+	id := func(t *testing.T, change func(*brellium.UploadFile)) string {
+		file := base
+		change(&file)
+		results, err := testkit.NewClient(t, brelliumtest.New()).Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
+		require.NoError(t, err)
+		return results[0].ExternalID
+	}
+	same := id(t, func(*brellium.UploadFile) {})
+	type visit struct {
+		B []string `json:"b"`
+		A float64  `json:"a"`
+	}
+	for name, change := range map[string]func(*brellium.UploadFile){
+		"the content type": func(f *brellium.UploadFile) { f.ContentType = brellium.NoContentType },
+		"another reader": func(f *brellium.UploadFile) {
+			f.Open = func() (io.ReadCloser, error) { return io.NopCloser(slowReader{bytes.NewReader(form)}), nil }
+		},
+		"metadata of another Go type": func(f *brellium.UploadFile) {
+			f.ExternalMetadata = map[string]any{"visit": visit{[]string{"é"}, 1}, "patient": json.RawMessage(`"\u0031001"`)}
+		},
+	} {
+		assert.Equal(t, same, id(t, change), name)
+	}
+	ids := map[string]string{same: "the base"}
+	for name, change := range map[string]func(*brellium.UploadFile){
+		"the folder":          func(f *brellium.UploadFile) { f.Path = "/scans/1002/consent.pdf" },
+		"no path":             func(f *brellium.UploadFile) { f.Path = "" },
+		"the name":            func(f *brellium.UploadFile) { f.Filename = "consent-2.pdf" },
+		"the doc type":        func(f *brellium.UploadFile) { f.DocType = "note" },
+		"no doc type":         func(f *brellium.UploadFile) { f.DocType = "" },
+		"the metadata":        func(f *brellium.UploadFile) { f.ExternalMetadata = map[string]any{"patient": "1002"} },
+		"no metadata":         func(f *brellium.UploadFile) { f.ExternalMetadata = nil },
+		"the content":         func(f *brellium.UploadFile) { *f = brellium.FileFromBytes("consent.pdf", nil) },
+		"fields that shift":   func(f *brellium.UploadFile) { f.Path, f.Filename = f.Path+"c", "onsent.pdf" },
+		"fields that shift 2": func(f *brellium.UploadFile) { f.Filename, f.DocType = "consent.pdfc", "onsent" },
+	} {
+		made := id(t, change)
+		assert.Empty(t, ids[made], name)
+		ids[made] = name
+	}
+
+	// The two Unicode forms of one name.
+	composed := id(t, func(f *brellium.UploadFile) { f.Filename, f.Path = "M\u00fcller.pdf", "/M\u00fcller/M\u00fcller.pdf" })
+	assert.Equal(t, composed, id(t, func(f *brellium.UploadFile) {
+		f.Filename, f.Path = "Mu\u0308ller.pdf", "/Mu\u0308ller/Mu\u0308ller.pdf"
+	}))
+	assert.Empty(t, ids[composed])
+}
+
+// Equal forms of two patients are two documents, with nothing but the folder, the
+// doc type or the metadata to distinguish them.
+// langflow-ai/openrag#2388, agritheory/cloud_storage#117
+func TestUploadOfEqualFormsOfTwoPatients(t *testing.T) {
+	for name, same := range map[string]func(one, two *brellium.UploadFile){
+		"folder": func(one, two *brellium.UploadFile) {},
+		"doc type": func(one, two *brellium.UploadFile) {
+			one.Path, two.Path = "", ""
+			two.DocType = "note"
+		},
+		"metadata": func(one, two *brellium.UploadFile) {
+			one.Path, two.Path = "", ""
+			one.ExternalMetadata, two.ExternalMetadata = map[string]any{"patient": 1001}, map[string]any{"patient": 1002}
+		},
+	} {
+		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			one, _ := fileOnDisk(t, "consent.pdf", testkit.Content(1, 1000))
+			two, _ := fileOnDisk(t, "consent.pdf", testkit.Content(1, 1000))
+			same(&one, &two)
+			files := []brellium.UploadFile{one, two}
+			results, err := client.Documents.Upload(t.Context(), files, brellium.UploadOptions{})
+			require.NoError(t, err)
+			assert.NotEqual(t, results[0].DocumentID, results[1].DocumentID)
+			assert.Len(t, emu.Documents(), 2)
+			for i, f := range files {
+				again, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{f}, brellium.UploadOptions{})
+				require.NoError(t, err)
+				assert.Equal(t, results[i].DocumentID, again[0].DocumentID)
+				assert.Equal(t, brellium.UploadAlreadyThere, again[0].Status)
+			}
+		})
+	}
+}
+
+// Go's FIPS mode allows no SHA-1.
+func TestExternalIDsInFIPSMode(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestUploadMakesTheSameExternalIDEverywhere$", "-test.v") //nolint:gosec // this test program
+	cmd.Env = append(os.Environ(), "GODEBUG=fips140=only")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Contains(t, string(out), "--- PASS: TestUploadMakesTheSameExternalIDEverywhere")
+}
+
 func TestUploadMakesTheSameExternalIDEverywhere(t *testing.T) {
 	// Documents that were created with these ids must be found again by every
 	// later version.
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		all := brellium.FileFromBytes("Mu\u0308ller.txt", []byte("hello"))
+		all.Path, all.DocType = "/scans/1001/Mu\u0308ller.txt", "consent"
+		all.ExternalMetadata = map[string]any{"patient": "1001", "a": map[string]any{"y": []any{17, "é"}, "x": 1}}
 		results, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{
-			brellium.FileFromBytes("note.txt", []byte("hello")), brellium.FileFromBytes("note.txt", nil),
+			brellium.FileFromBytes("note.txt", []byte("hello")), brellium.FileFromBytes("note.txt", nil), all,
 		}, brellium.UploadOptions{})
 		require.NoError(t, err)
-		assert.Equal(t, "fa868482-b251-507e-8ae2-3acd5cc130f7", results[0].ExternalID)
-		assert.Equal(t, "79826044-a5de-588d-88f9-8aa36037a743", results[1].ExternalID)
+		assert.Equal(t, "cdad2008-760d-83cd-a8d7-6f03f9a3a0cd", results[0].ExternalID)
+		assert.Equal(t, "e21f3d03-9376-8932-b9f4-a9b5b57e3571", results[1].ExternalID)
+		assert.Equal(t, "4e650261-34f3-8b6a-ae39-edf7055b523d", results[2].ExternalID)
 	})
 	assert.NotEqual(t, brellium.NewExternalID(), brellium.NewExternalID())
 	assert.Len(t, brellium.NewExternalID(), 36)

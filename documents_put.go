@@ -18,11 +18,12 @@ import (
 // Put sends one file to an upload URL that [DocumentService.Create] returned.
 // Use it if you keep the batch yourself; [DocumentService.Upload] does the whole
 // job. The file's ExternalID, DocType and ExternalMetadata are not sent.
-// [WithHeader] adds a header that the URL's signature requires.
+// [WithHeader] adds a header that storage or the URL's signature requires.
 //
 // The file is sent again, from its beginning, after a 408, a 429, a 5xx, a lost
 // connection or 60 s without progress, up to [WithMaxRetries] times (4 by
-// default). The total and the attempt timeout do not apply.
+// default). It is also sent again, once, as described at
+// [UploadFile.ContentType]. The total and the attempt timeout do not apply.
 //
 // The error is a [ValidationError] if nothing could be sent, and otherwise an
 // [UploadError]. Its Expired is set if the URL has expired; if the document has
@@ -61,6 +62,7 @@ type transfer struct {
 	place       int    // in the batch
 	duplicateOf *transfer
 	result      UploadResult
+	version     *storage.Version // that the external id was made from; nil: any
 
 	call *call                        // the current PUT
 	body atomic.Pointer[storage.Body] // of the last attempt
@@ -122,26 +124,32 @@ func (t *transfer) put(ctx context.Context, address string) *UploadError {
 		header = maps.Clone(header)
 		maps.Copy(header, t.header)
 	}
-	t.call = &call{
-		client: t.client, op: opDocumentsPut, route: &t.client.storage, url: u, header: header,
-		policy: t.policy, response: t.response, retryable: true,
-		payload: payload{open: t.open, size: t.file.Size, contentType: []string{t.file.contentType()}, position: t.position},
+	for contentType := t.file.contentType(); ; contentType = nil {
+		t.call = &call{
+			client: t.client, op: opDocumentsPut, route: &t.client.storage, url: u, header: header,
+			policy: t.policy, response: t.response, retryable: true,
+			payload: payload{open: t.open, size: t.file.Size, contentType: contentType, body: t},
+		}
+		if t.batch != nil {
+			t.call.beforeRetry = t.askWhetherArrived
+		}
+		err := t.call.run(ctx, func(okResponse) error { return nil }) // the body of a 2xx does not matter
+		t.result.Attempts += t.call.attempts
+		if err == nil {
+			return nil
+		}
+		e := &UploadError{Err: err}
+		if response, ok := asType[*APIError](err); ok {
+			e.StatusCode = response.StatusCode
+			e.Code, e.Expired = storage.ReadError(response.StatusCode, response.Body)
+			e.Code = redact.Code(e.Code)
+		}
+		// The signature may cover another type than that of the extension, or none.
+		guessed := t.file.ContentType == "" && contentType != nil
+		if !guessed || e.StatusCode != http.StatusForbidden || e.Code != "SignatureDoesNotMatch" {
+			return e
+		}
 	}
-	if t.batch != nil {
-		t.call.beforeRetry = t.askWhetherArrived
-	}
-	err := t.call.run(ctx, func(okResponse) error { return nil }) // the body of a 2xx does not matter
-	t.result.Attempts += t.call.attempts
-	if err == nil {
-		return nil
-	}
-	e := &UploadError{Err: err}
-	if response, ok := asType[*APIError](err); ok {
-		e.StatusCode = response.StatusCode
-		e.Code, e.Expired = storage.ReadError(response.StatusCode, response.Body)
-		e.Code = redact.Code(e.Code)
-	}
-	return e
 }
 
 // storageHeader is all that a PUT carries besides its type and length: nothing,
@@ -150,7 +158,7 @@ var storageHeader = http.Header{"User-Agent": {""}}
 
 // open opens the file for the next attempt.
 func (t *transfer) open() (io.ReadCloser, error) {
-	body, err := t.file.open()
+	body, err := t.file.open(t.version)
 	if err != nil {
 		return nil, err
 	}
@@ -166,12 +174,20 @@ func (t *transfer) open() (io.ReadCloser, error) {
 	return http.NoBody, nil
 }
 
-// position returns how much of the file the last attempt has read.
-func (t *transfer) position() int64 {
+// Position returns how much of the file the last attempt has read.
+func (t *transfer) Position() int64 {
 	if body := t.body.Load(); body != nil {
 		return body.Position()
 	}
 	return 0
+}
+
+// Err returns why the last attempt could not read the file as announced, or nil.
+func (t *transfer) Err() error {
+	if body := t.body.Load(); body != nil {
+		return body.Err()
+	}
+	return nil
 }
 
 // askWhetherArrived runs before each retry of a PUT. If the last attempt sent
@@ -179,7 +195,7 @@ func (t *transfer) position() int64 {
 // has arrived, so that it is not sent again.
 func (t *transfer) askWhetherArrived(r *http.Request) error {
 	lost, ok := t.call.failure.(*ConnectionError)
-	if !ok || !lost.Sent || t.position() != t.file.Size {
+	if !ok || !lost.Sent || t.Position() != t.file.Size {
 		return nil
 	}
 	if t.batch.create(r.Context(), t.batch.lastRequest()) != nil {

@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -292,7 +295,7 @@ func TestUploadDoesNotFollowARedirectOrRetryARejection(t *testing.T) {
 		} {
 			emu.Inject(brelliumtest.OpDocumentPut, test.fault)
 			file := someFiles(1)[0]
-			file.ExternalID = strconv.Itoa(i)
+			file.ExternalID, file.ContentType = strconv.Itoa(i), "application/pdf"
 			_, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
 			var failed *brellium.UploadError
 			require.ErrorAs(t, err, &failed)
@@ -398,6 +401,100 @@ func TestUploadReadsARejectionThatComesBeforeTheFileIsSent(t *testing.T) {
 	assert.Equal(t, testkit.Digest(data), emu.Documents()[0].SHA256)
 	assert.Equal(t, 1, emu.Documents()[0].Puts)
 	assert.Equal(t, 2, emu.Count(brelliumtest.OpDocumentCreate), "the rejection was not read")
+}
+
+// CitrineInformatics/python-citrination-client#98, aws/aws-sdk-ruby#874
+func TestUploadSendsItsHeaderToStorageOnly(t *testing.T) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		const key = "X-Amz-Server-Side-Encryption"
+		emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.Status(403, "AccessDenied").Forever().When(func(r *brelliumtest.Request) bool {
+			return r.Header.Get(key) != "AES256"
+		}))
+		header := http.Header{"x-amz-server-side-encryption": {"AES256"}}
+		_, err := client.Documents.Upload(t.Context(), someFiles(2), brellium.UploadOptions{Header: header}, brellium.WithHeader("X-Clinic", "7"))
+		require.NoError(t, err)
+		for _, r := range emu.Requests(brelliumtest.OpAny) {
+			if r.Operation == brelliumtest.OpDocumentPut {
+				assert.Empty(t, r.Header.Get("X-Clinic"))
+			} else {
+				assert.Empty(t, r.Header.Get(key), r.Operation)
+			}
+		}
+		for _, header := range []http.Header{{"Authorization": {"secret"}}, {"content-type": {"secret"}}, {"a b": {"secret"}}, {"X-A": {"fine", "secret\r\nB: c"}}} {
+			_, err = client.Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{Header: header})
+			testkit.IsInvalid(t, err, "Header", "secret")
+		}
+	})
+}
+
+func TestUploadDropsAContentTypeThatTheSignatureDoesNotCover(t *testing.T) {
+	const key = "Content-Type"
+	mismatch := brelliumtest.Status(403, "SignatureDoesNotMatch").Forever()
+	typed := func(r *brelliumtest.Request) bool { return r.Header.Get(key) != "" }
+	for name, test := range map[string]struct {
+		contentType string
+		fault       brelliumtest.Fault
+		sent        []string // the types of the PUTs
+		stored      bool
+	}{
+		"from the extension":             {"", mismatch.When(typed), []string{"application/pdf", ""}, true},
+		"from the extension, in vain":    {"", mismatch, []string{"application/pdf", ""}, false},
+		"from the extension, other code": {"", brelliumtest.Status(403, "AccessDenied").Forever(), []string{"application/pdf"}, false},
+		"named by the caller":            {"application/x-visit", mismatch.When(typed), []string{"application/x-visit"}, false},
+		"none":                           {brellium.NoContentType, mismatch.When(typed), []string{""}, true},
+		"none, in vain":                  {brellium.NoContentType, mismatch, []string{""}, false},
+	} {
+		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			emu.Inject(brelliumtest.OpDocumentPut, test.fault)
+			file := someFiles(1)[0]
+			file.ContentType = test.contentType
+			results, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
+			assert.Equal(t, test.stored, err == nil, "%v", err)
+			assert.Equal(t, len(test.sent), results[0].Attempts)
+			var sent []string
+			for _, r := range emu.Requests(brelliumtest.OpDocumentPut) {
+				sent = append(sent, r.Header.Get(key))
+				assert.Equal(t, r.Header.Get(key) != "", r.Header[key] != nil)
+			}
+			assert.Equal(t, test.sent, sent)
+		})
+	}
+}
+
+// A transport that wraps, hides or overlooks the error of a body.
+func TestABodyThatIsNotAsAnnouncedEndsTheUploadWhateverTheTransportMakesOfIt(t *testing.T) {
+	for name, respond := range map[string]func(body []byte, err error) (*http.Response, error){
+		"another error":   func(_ []byte, err error) (*http.Response, error) { return nil, errors.New("proxy: " + err.Error()) },
+		"a 500":           func([]byte, error) (*http.Response, error) { return testkit.Reply(500, nil, ""), nil },
+		"a success":       func([]byte, error) (*http.Response, error) { return testkit.Reply(200, nil, ""), nil },
+		"its own retry":   func([]byte, error) (*http.Response, error) { return nil, io.ErrUnexpectedEOF },
+		"a network error": func([]byte, error) (*http.Response, error) { return nil, &net.OpError{Op: "write", Err: syscall.EPIPE} },
+	} {
+		for _, size := range []int64{999, 1001} {
+			t.Run(name+", size "+strconv.FormatInt(size, 10), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					emu := brelliumtest.New()
+					created, err := testkit.NewClient(t, emu).Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
+					require.NoError(t, err)
+					puts := 0
+					client := testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
+						puts++
+						body, err := io.ReadAll(r.Body)
+						require.Error(t, err)
+						return respond(body, err)
+					})
+					file := someFiles(1)[0]
+					file.Size = size
+					file.Open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(testkit.Content(0, 1000))), nil }
+					err = client.Documents.Put(t.Context(), created.Documents[0].UploadURL, file)
+					var failed *brellium.UploadError
+					require.ErrorAs(t, err, &failed)
+					assert.Contains(t, err.Error(), map[int64]string{999: "longer than its Size", 1001: "shorter than its Size"}[size])
+					assert.Equal(t, 1, puts)
+				})
+			})
+		}
+	}
 }
 
 func TestPutSendsTheGivenHeaders(t *testing.T) {

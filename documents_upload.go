@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/brellium/brellium-go/internal/redact"
 )
@@ -30,10 +32,15 @@ type UploadOptions struct {
 	// 100.
 	BatchSize int
 	// IdleTimeout ends an attempt to send a file that makes no progress for
-	// this long, including the wait for the response; 0 means 60 s. There is
-	// no limit on the total time of an attempt, so a slow connection is not
-	// cut off.
+	// this long, including the wait for the response; 0 means 60 s. The wait
+	// for a connection does not count, and there is no limit on the total
+	// time of an attempt, so a slow connection is not cut off.
 	IdleTimeout time.Duration
+	// Header is sent with each file to storage, and never to the API. It is
+	// for a storage host that requires, for example,
+	// X-Amz-Server-Side-Encryption. What [WithHeader] rejects is rejected
+	// here too. (WithHeader itself adds to Upload's calls of the API.)
+	Header http.Header
 	// OnProgress is called with the progress of the upload: several times a
 	// second, when files have finished, and once at the end, before Upload
 	// returns. Calls do not overlap, and a slow call does not delay the files.
@@ -85,14 +92,15 @@ type UploadResult struct {
 // several concurrently. It returns a result for each file, in the order of
 // files, and an error that joins the errors of the files. A file that fails has
 // an [UploadError]; the others go on. If a file cannot be uploaded at all (a
-// blank name, a duplicate external id) or an option is wrong, nothing is sent,
-// and Upload returns no results and a [ValidationError].
+// blank name, a duplicate external id, text that is not valid UTF-8) or an option
+// is wrong, nothing is sent, and Upload returns no results and a
+// [ValidationError].
 //
 // Call it again with the same files, in another process too, and it sends only
 // the files that have not arrived and creates no document twice: every file has
-// an external id, see [UploadFile]. Files of one call with the same name and
-// the same content are one document and are sent once. They have the same
-// result, except that Attempts is 0 for all but the first. When ctx ends, the
+// an external id, see [UploadFile.ExternalID]. Files of one call with the same
+// id made from their content are one document and are sent once. They have the
+// same result, except that Attempts is 0 for all but the first. When ctx ends, the
 // files in flight fail, the rest are left as UploadNotStarted, and the error
 // includes an [InterruptedError].
 //
@@ -105,7 +113,8 @@ type UploadResult struct {
 // 408, a 429, a 5xx, a lost connection or an idle timeout, up to
 // [WithMaxRetries] times (4 by default). If the response was lost after the
 // whole file was sent, Upload first asks the API whether the file has arrived.
-// An upload URL that has expired is replaced by a new one, once for each file.
+// An upload URL that has expired is replaced by a new one, once for each file. A
+// file that changes during the upload fails, and storage gets no complete request.
 // The total and the attempt timeout apply to the API's calls only.
 func (s *DocumentService) Upload(ctx context.Context, files []UploadFile, options UploadOptions, opts ...CallOption) ([]UploadResult, error) {
 	u, err := s.newUpload(ctx, files, options, opts)
@@ -143,6 +152,17 @@ func (s *DocumentService) newUpload(ctx context.Context, files []UploadFile, opt
 	case options.IdleTimeout < 0:
 		return nil, &ValidationError{Field: "IdleTimeout", Reason: "must not be negative"}
 	}
+	var header http.Header
+	for key, values := range options.Header {
+		key = http.CanonicalHeaderKey(key)
+		if invalid, ok := checkHeader(key, values...).(*ValidationError); ok {
+			return nil, &ValidationError{Field: "Header", Reason: invalid.Reason}
+		}
+		if header == nil {
+			header = http.Header{}
+		}
+		header[key] = append(header[key], values...)
+	}
 	options.Concurrency = orDefault(options.Concurrency, defaultUploads)
 	options.BatchSize = orDefault(options.BatchSize, maxBatch)
 	options.IdleTimeout = orDefault(options.IdleTimeout, defaultIdleTimeout)
@@ -173,11 +193,17 @@ func (s *DocumentService) newUpload(ctx context.Context, files []UploadFile, opt
 			}
 			given[f.ExternalID] = true
 		}
-		t := &transfer{client: s.client, file: &f, policy: policy}
+		t := &transfer{client: s.client, file: &f, policy: policy, header: header}
 		t.result.ExternalID, t.result.Status = f.ExternalID, UploadNotStarted
 		if len(f.ExternalMetadata) > 0 { // encoded once, so that a retry sends the same
 			if t.metadata, err = json.Marshal(f.ExternalMetadata); err != nil {
 				return nil, &ValidationError{Field: field + ".ExternalMetadata", Reason: "cannot be encoded as JSON"}
+			}
+			if err := checkText(field+".ExternalMetadata", f.ExternalMetadata); err != nil {
+				return nil, err
+			}
+			if !utf8.Valid(t.metadata) { // what a json.Marshaler returned
+				return nil, &ValidationError{Field: field + ".ExternalMetadata", Reason: notUTF8}
 			}
 		}
 		u.files[i] = t
@@ -281,7 +307,7 @@ func (u *upload) identify(chunk []*transfer) ([]*transfer, error) {
 			return nil, u.interrupted()
 		}
 		if t.result.ExternalID == "" {
-			id, err := contentID(u.ctx, t.file)
+			id, err := t.contentID(u.ctx)
 			if callerEnded(u.ctx) != nil {
 				return nil, u.interrupted()
 			}
@@ -338,7 +364,7 @@ func (u *upload) currentProgress() UploadProgress {
 	defer u.mu.Unlock()
 	p := u.progress
 	for t := range u.inFlight {
-		p.BytesDone += t.position()
+		p.BytesDone += t.Position()
 	}
 	return p
 }

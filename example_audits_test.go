@@ -152,14 +152,14 @@ func ExamplePage_Next() {
 	// 5 false
 }
 
-// An empty slice clears the flags. Nil leaves them unchanged.
+// An empty slice clears the flags.
 func ExampleAuditService_Update() {
 	client, err := brelliumtest.New().Client()
 	if err != nil {
 		log.Fatal(err)
 	}
 
-	for _, flags := range [][]string{{"Needs Review"}, nil, {}} {
+	for _, flags := range [][]string{{"Needs Review"}, {}} {
 		audit, err := client.Audits.Update(context.Background(), brelliumtest.SampleAuditID, brellium.AuditUpdateParams{Flags: flags})
 		if err != nil {
 			log.Fatal(err)
@@ -167,7 +167,6 @@ func ExampleAuditService_Update() {
 		fmt.Println(audit.Flags)
 	}
 	// Output:
-	// [Needs Review]
 	// [Needs Review]
 	// []
 }

@@ -78,7 +78,7 @@ func ExampleUploadOptions() {
 // Each failed file has an UploadError.
 func ExampleUploadError() {
 	emulator := brelliumtest.New()
-	emulator.Inject(brelliumtest.OpDocumentPut, brelliumtest.Status(403, "SignatureDoesNotMatch"))
+	emulator.Inject(brelliumtest.OpDocumentPut, brelliumtest.Status(403, "InvalidAccessKeyId"))
 	client, err := emulator.Client()
 	if err != nil {
 		log.Fatal(err)
@@ -91,7 +91,7 @@ func ExampleUploadError() {
 	if errors.As(err, &failed) {
 		fmt.Println(failed.ExternalID, failed.StatusCode, failed.Code, failed.Expired)
 	}
-	// Output: visit-17 403 SignatureDoesNotMatch false
+	// Output: visit-17 403 InvalidAccessKeyId false
 }
 
 // Create returns an upload URL for each file. Put sends the file to it. Upload

@@ -2,7 +2,9 @@ package brellium
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +12,12 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
+	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/brellium/brellium-go/internal/wire"
 )
 
 // retryRule says when an operation may be retried although the attempt before
@@ -126,7 +133,86 @@ func validateID(field, id string) error {
 	case id == "." || id == "..":
 		return &ValidationError{Field: field, Reason: "must not be . or .."}
 	}
-	return nil
+	return checkText(field, id)
+}
+
+const notUTF8 = "must be valid UTF-8"
+
+// checkText returns an error that names the first string in v that is not valid
+// UTF-8, as a field of v in field. JSON would replace the invalid bytes, so that
+// different ids could become the same. Names do not contain keys of maps.
+func checkText(field string, v any) error {
+	path, bad := invalidText(reflect.ValueOf(v))
+	if !bad {
+		return nil
+	}
+	if field == "" {
+		path = cmp.Or(strings.TrimPrefix(path, "."), "body")
+	}
+	return &ValidationError{Field: field + path, Reason: notUTF8}
+}
+
+var (
+	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
+	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
+)
+
+// invalidText finds the first string that JSON would alter. It visits what
+// encoding/json does, and leaves a [json.Marshaler] to the check of its output.
+// v must not contain itself.
+func invalidText(v reflect.Value) (path string, bad bool) {
+	if !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface) && v.IsNil() {
+		return "", false
+	}
+	if v.CanAddr() && v.Kind() != reflect.Pointer && v.Kind() != reflect.Interface {
+		if p := reflect.PointerTo(v.Type()); p.Implements(jsonMarshaler) || p.Implements(textMarshaler) {
+			v = v.Addr()
+		}
+	}
+	switch t := v.Type(); {
+	case t.Implements(jsonMarshaler):
+		return "", false
+	case t.Implements(textMarshaler) && v.CanInterface():
+		text, _ := v.Interface().(encoding.TextMarshaler).MarshalText()
+		return "", !utf8.Valid(text)
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return "", !utf8.ValidString(v.String())
+	case reflect.Pointer, reflect.Interface:
+		return invalidText(v.Elem())
+	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() <= reflect.Complex128 {
+			return "", false // numbers, of which a file may have many
+		}
+		for i := range v.Len() {
+			if path, bad := invalidText(v.Index(i)); bad {
+				return "[" + strconv.Itoa(i) + "]" + path, true
+			}
+		}
+	case reflect.Map:
+		for entry := v.MapRange(); entry.Next(); {
+			if _, bad := invalidText(entry.Key()); bad {
+				return "", true
+			}
+			if _, bad := invalidText(entry.Value()); bad {
+				return "", true
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if f.Tag.Get("json") == "-" || !f.IsExported() && !f.Anonymous {
+				continue
+			}
+			if path, bad := invalidText(v.Field(i)); bad && f.Anonymous {
+				return path, true
+			} else if bad {
+				return "." + f.Name + path, true
+			}
+		}
+	}
+	return "", false
 }
 
 // encode encodes a request body as JSON. Its error quotes nothing of it.
@@ -140,6 +226,12 @@ func encode(body any) ([]byte, error) {
 		}
 		return nil, &ValidationError{Field: "body", Reason: reason}
 	}
+	if err := checkText("", body); err != nil {
+		return nil, err
+	}
+	if !utf8.Valid(data) { // what a json.Marshaler returned
+		return nil, &ValidationError{Field: "body", Reason: notUTF8}
+	}
 	return data, nil
 }
 
@@ -148,9 +240,8 @@ type payload struct {
 	open        func() (io.ReadCloser, error) // its error ends the call
 	size        int64
 	contentType []string
-	// position is how much of the body that was opened last has been read. An
-	// idle timeout needs it.
-	position func() int64
+	// body reports on the body that was opened last. nil: no idle timeout.
+	body wire.Body
 }
 
 var jsonContentType = []string{"application/json"}
@@ -180,7 +271,9 @@ func (c *call) newRequest(ctx context.Context, token *Token, extra http.Header) 
 	if c.payload.open == nil {
 		return req, nil
 	}
-	req.Header["Content-Type"] = c.payload.contentType
+	if c.payload.contentType != nil {
+		req.Header["Content-Type"] = c.payload.contentType
+	}
 	body, err := c.payload.open()
 	if err != nil {
 		return nil, err

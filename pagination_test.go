@@ -396,7 +396,7 @@ func TestOnlyAllAcceptsWithPrefetch(t *testing.T) {
 	ctx, opt := t.Context(), brellium.WithPrefetch()
 	_, err1 := client.Audits.Retrieve(ctx, "x", opt)
 	_, err2 := client.Audits.List(ctx, brellium.AuditListParams{}, opt)
-	_, err3 := client.Audits.Update(ctx, "x", brellium.AuditUpdateParams{}, opt)
+	_, err3 := client.Audits.Update(ctx, "x", brellium.AuditUpdateParams{Flags: []string{}}, opt)
 	_, err4 := client.Audits.BatchUpdate(ctx, brellium.AuditBatchUpdateParams{AuditIDs: []string{"x"}, Flags: []string{}}, opt)
 	_, err5 := client.Users.Create(ctx, brellium.UserCreateParams{Email: "a@example.test"}, opt)
 	_, err6 := client.Users.Ensure(ctx, brellium.UserCreateParams{Email: "a@example.test"}, opt)

@@ -162,7 +162,7 @@ var failures = []failure{
 		}
 		return nil
 	}},
-	{"A file that storage rejects", inject(brelliumtest.OpDocumentPut, brelliumtest.Status(403, "SignatureDoesNotMatch")), func(ctx context.Context, client *brellium.Client) error {
+	{"A file that storage rejects", inject(brelliumtest.OpDocumentPut, brelliumtest.Status(403, "InvalidAccessKeyId")), func(ctx context.Context, client *brellium.Client) error {
 		_, err := client.Documents.Upload(ctx, []brellium.UploadFile{brellium.FileFromBytes("note.txt", []byte("note"))}, brellium.UploadOptions{})
 		return err
 	}},

@@ -19,6 +19,7 @@ require (
 	go.uber.org/atomic v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.30.0 // indirect
+	golang.org/x/text v0.40.0 // indirect
 )
 
 replace (

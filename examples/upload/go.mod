@@ -17,6 +17,7 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.46.0 // indirect
 	golang.org/x/term v0.44.0 // indirect
+	golang.org/x/text v0.40.0 // indirect
 )
 
 replace github.com/brellium/brellium-go => ../..

@@ -2,7 +2,10 @@ package e2e_test
 
 import (
 	"context"
+	"io"
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,6 +19,7 @@ import (
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
 	"github.com/brellium/brellium-go/internal/testkit"
+	"github.com/brellium/brellium-go/internal/wire"
 )
 
 // The storage host fails in every way at random, and the process is killed five
@@ -91,6 +95,129 @@ func TestUploadOf200FilesThroughFaultsAndFiveCrashes(t *testing.T) {
 					assert.Equal(t, sums[d.Filename], d.SHA256, d.Filename)
 					assert.Equal(t, 1, d.Puts, "%s was sent again after it had arrived", d.Filename)
 				}
+			})
+		})
+	}
+}
+
+// pipes is a network of one host without a real connection, for virtual time.
+type pipes struct{ waiting chan net.Conn }
+
+func (p pipes) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.waiting <- theirs:
+		return ours, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p.waiting; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error   { close(p.waiting); return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
+// More files than connections: those that wait for one are not idle.
+// curl/curl#4486, encode/httpx#557, borgbase/vykar#145
+func TestUploadOfMoreFilesThanConnectionsWaits(t *testing.T) {
+	for name, test := range map[string]struct {
+		transport   *http.Transport
+		files       int
+		took        time.Duration // by storage, for each file
+		idleTimeout time.Duration
+	}{
+		"one connection":         {&http.Transport{MaxConnsPerHost: 1}, 24, 900 * time.Millisecond, time.Second},
+		"the built-in transport": {wire.NewTransport(), 500, 1500 * time.Millisecond, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				emu := brelliumtest.New(brelliumtest.WithStorageURL("http://127.0.0.1:2"))
+				network := pipes{make(chan net.Conn)}
+				server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method == http.MethodPut {
+						time.Sleep(test.took)
+					}
+					emu.Handler().ServeHTTP(w, r)
+				})}
+				go func() { _ = server.Serve(network) }()
+				test.transport.DialContext = network.DialContext
+				defer func() {
+					test.transport.CloseIdleConnections()
+					_ = server.Close()
+				}()
+				client, err := brellium.NewClient(brellium.WithBaseURL("http://localhost:1"), testkit.WithTransport(test.transport),
+					brellium.WithClientCredentials(emu.ClientID, emu.ClientSecret))
+				require.NoError(t, err)
+				files := make([]brellium.UploadFile, test.files)
+				for i := range files {
+					files[i] = brellium.FileFromBytes(strconv.Itoa(i)+".pdf", testkit.Content(i, 1000))
+				}
+				results, err := client.Documents.Upload(t.Context(), files, brellium.UploadOptions{Concurrency: test.files, IdleTimeout: test.idleTimeout})
+				require.NoError(t, err)
+				for _, r := range results {
+					assert.Equal(t, 1, r.Attempts)
+				}
+			})
+		})
+	}
+}
+
+// A transport that calls no trace has a connection when it reads the body.
+func TestIdleTimeoutOfATransportWithoutATrace(t *testing.T) {
+	for name, test := range map[string]struct {
+		size int
+		put  func(ctx context.Context, body io.Reader) error
+		took time.Duration
+		idle bool
+	}{
+		"waits for a connection": {1000, func(_ context.Context, body io.Reader) error {
+			time.Sleep(time.Hour)
+			_, err := io.Copy(io.Discard, body)
+			return err
+		}, time.Hour, false},
+		"stops in the body": {1000, func(ctx context.Context, body io.Reader) error {
+			_, _ = body.Read(make([]byte, 10))
+			<-ctx.Done()
+			return ctx.Err()
+		}, 10 * time.Second, true},
+		"does not respond": {1000, func(ctx context.Context, body io.Reader) error {
+			_, _ = io.Copy(io.Discard, body)
+			<-ctx.Done()
+			return ctx.Err()
+		}, 10 * time.Second, true},
+		"does not respond to an empty file": {0, func(ctx context.Context, _ io.Reader) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, 10 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				emu := brelliumtest.New()
+				client := testkit.NewClient(t, emu, testkit.WithTransport(testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+					if r.Method != http.MethodPut {
+						return emu.Transport().RoundTrip(r)
+					}
+					if err := test.put(r.Context(), r.Body); err != nil {
+						return nil, err
+					}
+					return testkit.Reply(200, nil, ""), nil
+				})))
+				begun := time.Now()
+				file := brellium.FileFromBytes("a.pdf", testkit.Content(0, test.size))
+				_, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{IdleTimeout: 10 * time.Second}, brellium.WithMaxRetries(0))
+				if test.idle {
+					require.ErrorContains(t, err, "idle timeout")
+				} else {
+					require.NoError(t, err)
+				}
+				assert.GreaterOrEqual(t, time.Since(begun), test.took)
+				assert.LessOrEqual(t, time.Since(begun), test.took+test.took/4) // it is checked four times
 			})
 		})
 	}

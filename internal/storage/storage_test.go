@@ -143,7 +143,7 @@ func TestBodyReturnsTheLastBytesOnlyOfAFileOfTheAnnouncedSize(t *testing.T) {
 		} {
 			t.Run(name+", "+test.name, func(t *testing.T) {
 				src := &source{Reader: reader(test.src)}
-				body := storage.NewBody(src, int64(test.size))
+				body := storage.NewBody(src, int64(test.size), nil)
 				got, err := io.ReadAll(body)
 				assert.EqualValues(t, len(got), body.Position())
 				if test.reason == "" {
@@ -166,7 +166,7 @@ func TestBodyReturnsTheLastBytesOnlyOfAFileOfTheAnnouncedSize(t *testing.T) {
 // about the file.
 func TestBodyThatHasBeenClosedReturnsTheErrorOfTheSource(t *testing.T) {
 	closed := errors.New("already closed")
-	body := storage.NewBody(&source{Reader: iotest.ErrReader(closed)}, 10)
+	body := storage.NewBody(&source{Reader: iotest.ErrReader(closed)}, 10, nil)
 	require.NoError(t, body.Close())
 	_, err := body.Read(make([]byte, 1))
 	require.Equal(t, closed, err)
@@ -178,7 +178,7 @@ func (stuckReader) Read([]byte) (int, error) { return 0, nil }
 
 func TestBodyOfASourceWithoutAnEndFails(t *testing.T) {
 	src := io.MultiReader(strings.NewReader("a"), stuckReader{})
-	body := storage.NewBody(io.NopCloser(src), 1)
+	body := storage.NewBody(io.NopCloser(src), 1, nil)
 	got, err := io.ReadAll(body)
 	require.ErrorIs(t, err, io.ErrNoProgress)
 	assert.Empty(t, got)

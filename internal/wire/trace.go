@@ -13,7 +13,7 @@ import (
 type trace struct {
 	httptrace.ClientTrace
 	cancel context.CancelFunc
-	idle   atomic.Bool // the exchange was ended by Idle.watch
+	idle   atomic.Bool // the exchange was ended by watchIdle
 
 	mu            sync.Mutex
 	addr          string // where it connected last
@@ -66,26 +66,41 @@ func (t *trace) stopReplay() {
 	t.cancel()
 }
 
-// Idle ends an exchange whose body makes no progress for Timeout, because the
-// server reads no more of it or sends no response. 0 means never.
-type Idle struct {
-	Timeout time.Duration
-	// Position is how much of the body has been read.
-	Position func() int64
+// Body is a request's body that reports on itself. Its methods may be called at
+// any time.
+type Body interface {
+	// Position returns how much of the body has been read.
+	Position() int64
+	// Err returns why the body could not be read as announced, or nil.
+	Err() error
 }
 
-// watch checks the position four times per timeout. It returns when ctx ends.
-func (i Idle) watch(ctx context.Context, t *trace) {
+// waiting reports whether the exchange has no connection yet. For a transport
+// that calls no trace, it has one when it has read some of the body; an empty
+// body shows nothing, and then it counts as connected.
+func (t *trace) waiting(position int64, empty bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.traced {
+		return !t.connected
+	}
+	return position == 0 && !empty
+}
+
+// watchIdle ends an exchange whose body makes no progress for timeout, because
+// the server reads no more of it or sends no response. The wait for a connection
+// does not count. It checks four times per timeout, and returns when ctx ends.
+func (t *trace) watchIdle(ctx context.Context, body Body, empty bool, timeout time.Duration) {
 	const checks = 4
-	ticker := time.NewTicker(max(i.Timeout/checks, 1))
+	ticker := time.NewTicker(max(timeout/checks, 1))
 	defer ticker.Stop()
-	for at, still := i.Position(), 0; still < checks; {
+	for at, still := body.Position(), 0; still < checks; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		if now := i.Position(); now != at {
+		if now := body.Position(); now != at || t.waiting(now, empty) {
 			at, still = now, 0
 		} else {
 			still++

@@ -64,13 +64,18 @@ func New(parent context.Context, cancel context.CancelFunc) Exchange {
 // Context is the context that the request must have.
 func (x Exchange) Context() context.Context { return x.ctx }
 
-// RoundTrip sends req through rt and reads the response.
-func (x Exchange) RoundTrip(rt http.RoundTripper, req *http.Request, idle Idle) (r Result) {
-	if idle.Timeout > 0 {
-		go idle.watch(x.ctx, x.trace)
+// RoundTrip sends req through rt and reads the response. If body is not nil, it is
+// that of req: the exchange ends when it makes no progress for idleTimeout, unless
+// that is 0, and has no response if the body could not be read as announced.
+func (x Exchange) RoundTrip(rt http.RoundTripper, req *http.Request, body Body, idleTimeout time.Duration) (r Result) {
+	if body != nil && idleTimeout > 0 {
+		go x.trace.watchIdle(x.ctx, body, req.ContentLength == 0, idleTimeout)
 	}
 	r.exchange(rt, req)
 	ended := x.ctx.Err()
+	if body != nil && body.Err() != nil {
+		return Result{Err: body.Err()} // whatever the transport made of it
+	}
 	if r.Err != nil {
 		r.TimedOut = ended == context.DeadlineExceeded
 		if x.trace.idle.Load() {
