@@ -455,8 +455,8 @@ func (e *ValidationError) Error() string {
 // IsTransient reports whether a later call may succeed: after a 429, a 5xx, a
 // 408, a failed connection, or a wait that the caller's deadline did not allow.
 // It is false for any other error response, a block, the caller's own
-// cancellation or deadline, a certificate that cannot be verified, and invalid
-// input. A [RetriesExhaustedError] is as transient as the
+// cancellation or deadline, a certificate that cannot be verified, a proxy that
+// rejects the client with a 403 or a 407, and invalid input. A [RetriesExhaustedError] is as transient as the
 // failure that it wraps. For a write it does not say that a retry does no harm:
 // see [OutcomeUnknown].
 func IsTransient(err error) bool {
