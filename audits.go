@@ -159,6 +159,10 @@ type AuditBatchUpdateParams struct {
 type AuditBatchUpdateResult struct {
 	// UpdatedAuditIDs are the audits that now have the flags. (assumed from v1)
 	UpdatedAuditIDs []string `json:"updated_audit_ids"`
+	// NotUpdated are the ids of the request that are not in UpdatedAuditIDs, such
+	// as those of audits that do not exist, in the order of the request. It is
+	// not part of the response.
+	NotUpdated []string `json:"-"`
 
 	raw
 }
@@ -215,7 +219,8 @@ func (s *AuditService) Update(ctx context.Context, auditID string, params AuditU
 }
 
 // BatchUpdate replaces the flags of many audits with one request. Retried after
-// transient failures: sending the same flags twice has the same effect.
+// transient failures: sending the same flags twice has the same effect. An id of
+// no audit is not an error: see [AuditBatchUpdateResult].NotUpdated.
 //
 // It returns the errors of any call (see the package overview), and a
 // [ValidationError] if AuditIDs is empty, or Flags is nil or contains a blank flag.
@@ -231,7 +236,21 @@ func (s *AuditService) BatchUpdate(ctx context.Context, params AuditBatchUpdateP
 			return nil, err
 		}
 	}
-	return fetch[AuditBatchUpdateResult](ctx, s.client, request{op: opAuditsBatchUpdate, body: params}, opts)
+	result, err := fetch[AuditBatchUpdateResult](ctx, s.client, request{op: opAuditsBatchUpdate, body: params}, opts)
+	if err != nil {
+		return nil, err
+	}
+	updated := make(map[string]bool, len(result.UpdatedAuditIDs))
+	for _, id := range result.UpdatedAuditIDs {
+		updated[id] = true
+	}
+	for _, id := range params.AuditIDs {
+		if !updated[id] {
+			updated[id] = true // once, even if it is in the request twice
+			result.NotUpdated = append(result.NotUpdated, id)
+		}
+	}
+	return result, nil
 }
 
 func setString(q url.Values, key, value string) {

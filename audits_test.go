@@ -1,6 +1,7 @@
 package brellium_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -70,11 +71,15 @@ func TestBatchUpdate(t *testing.T) {
 	emu := brelliumtest.New()
 	a, b := emu.AddAudit("complete"), emu.AddAudit("complete", "Failed")
 	client := testkit.NewClient(t, emu)
-	result, err := client.Audits.BatchUpdate(t.Context(), brellium.AuditBatchUpdateParams{AuditIDs: []string{a, b, "unknown"}, Flags: []string{}})
+	result, err := client.Audits.BatchUpdate(t.Context(), brellium.AuditBatchUpdateParams{AuditIDs: []string{"unknown", a, b, "other", "unknown"}, Flags: []string{}})
 	require.NoError(t, err)
 	assert.Equal(t, []string{a, b}, result.UpdatedAuditIDs)
+	assert.Equal(t, []string{"unknown", "other"}, result.NotUpdated)
+	encoded, err := json.Marshal(result)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"updated_audit_ids":["`+a+`","`+b+`"]}`, string(encoded))
 	assert.NotEmpty(t, result.RawJSON())
-	assert.JSONEq(t, `{"audit_ids":["`+a+`","`+b+`","unknown"],"flags":[]}`, string(emu.Requests(brelliumtest.OpAuditBatchUpdate)[0].Body))
+	assert.JSONEq(t, `{"audit_ids":["unknown","`+a+`","`+b+`","other","unknown"],"flags":[]}`, string(emu.Requests(brelliumtest.OpAuditBatchUpdate)[0].Body))
 	flags, _ := emu.AuditFlags(b)
 	assert.Empty(t, flags)
 

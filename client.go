@@ -22,7 +22,7 @@ const Version = "0.1.0"
 
 // Client is a client of the Brellium API. Create one and share it: it is safe for
 // concurrent use, and all its calls share one access token and one rate limiter.
-// It needs no closing.
+// It needs no closing; see [Client.CloseIdleConnections].
 type Client struct {
 	// Audits reads audits and updates their flags.
 	Audits *AuditService
@@ -45,6 +45,7 @@ type Client struct {
 	storage         route
 	credentials     credentials
 	observers       observers
+	noMessages      bool // WithoutServerMessages
 	seen            *seen
 }
 
@@ -89,6 +90,7 @@ func NewClient(opts ...ClientOption) (*Client, error) {
 		transport:       wire.SharedTransport(),
 		policy:          cfg.policy,
 		observers:       observers{observers: cfg.observers, logger: cfg.logger},
+		noMessages:      cfg.noMessages,
 		seen:            new(seen),
 		requestTemplate: &http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, URL: base, Host: base.Host, Method: http.MethodGet},
 		header:          http.Header{"Accept": jsonContentType, "User-Agent": {cfg.fullUserAgent()}},
@@ -130,26 +132,34 @@ func (c *Client) setUpServices() {
 // With returns a client that shares with c the access token, the rate limiter,
 // the connections, the block guard and the observers, and differs in the options
 // given: [WithMaxRetries], [WithAttemptTimeout], [WithTotalTimeout],
-// [WithHeader], [WithUserAgent] and [WithLogger] replace what c has, and
-// [WithObserver] adds one. It suits a program in which a web handler and a batch
+// [WithHeader], [WithUserAgent] and [WithLogger] replace what c has,
+// [WithObserver] adds one, and [WithoutServerMessages] is added. It suits a program in which a web handler and a batch
 // job use the API. Options for what is shared, such as the credentials, the base
 // URL and the limiter, are a [ValidationError] that names them. Token requests
 // are made with the options of the client from [NewClient].
 func (c *Client) With(opts ...ClientOption) (*Client, error) {
 	cfg := clientConfig{
-		derived: true, policy: c.policy, header: maps.Clone(c.header),
+		derived: true, policy: c.policy, header: maps.Clone(c.header), noMessages: c.noMessages,
 		observers: slices.Clone(c.observers.observers), logger: c.observers.logger,
 	}
 	if err := cfg.apply(opts); err != nil {
 		return nil, err
 	}
 	d := *c
-	d.policy, d.header, d.observers = cfg.policy, cfg.header, observers{cfg.observers, cfg.logger}
+	d.policy, d.header, d.observers, d.noMessages = cfg.policy, cfg.header, observers{cfg.observers, cfg.logger}, cfg.noMessages
 	if cfg.userAgent != "" {
 		d.header["User-Agent"] = []string{cfg.fullUserAgent()}
 	}
 	d.setUpServices()
 	return &d, nil
+}
+
+// CloseIdleConnections closes the connections that no request is using. Without
+// [WithHTTPClient] those are the connections of all clients of the process, which
+// share one pool. It does nothing if a transport of the caller's own has no such
+// method. The client can be used afterwards.
+func (c *Client) CloseIdleConnections() {
+	(&http.Client{Transport: c.transport}).CloseIdleConnections()
 }
 
 // RateLimit returns the rate limit as the headers of the newest response reported

@@ -429,9 +429,17 @@ func joinUploads(results []UploadResult, cause error) error {
 	return e
 }
 
-func (e *uploadErrors) Unwrap() []error { return e.errs }
+func (e *uploadErrors) Unwrap() []error {
+	if e == nil {
+		return nil
+	}
+	return e.errs
+}
 
 func (e *uploadErrors) Error() string {
+	if e == nil {
+		return nilText
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "brellium: documents.upload: %d of %s failed", e.failed, plural(e.files, "file"))
 	if e.notStarted > 0 {
@@ -453,8 +461,14 @@ func (e *uploadErrors) Format(s fmt.State, verb rune) { redact.Format(s, verb, e
 
 // LogValue returns the numbers of files, and the first error.
 func (e *uploadErrors) LogValue() slog.Value {
-	return slog.GroupValue(slog.Int("files", e.files), slog.Int("failed", e.failed), slog.Int("not_started", e.notStarted),
-		slog.Any("first", logError(e.errs[0])))
+	if e == nil {
+		return slog.Value{}
+	}
+	var first any
+	if len(e.errs) > 0 {
+		first = logError(e.errs[0])
+	}
+	return known(slog.Int("files", e.files), slog.Int("failed", e.failed), slog.Int("not_started", e.notStarted), slog.Any("first", first))
 }
 
 // MarshalJSON encodes what LogValue returns.

@@ -28,7 +28,8 @@ import (
 // It returns the errors of any call (see the package overview), from the last
 // request. If [OutcomeUnknown] reports true for it, call Ensure again. If the list
 // never shows the user, the error matches [ErrNotFound] and [ErrConflict]. Pauses
-// end with ctx; opts apply to each request.
+// end with ctx; opts apply to each request. [WithEnsureOutcome] reports what Ensure
+// did.
 func (s *UserService) Ensure(ctx context.Context, params UserCreateParams, opts ...CallOption) (*User, error) {
 	if err := validateEmail(params.Email); err != nil {
 		return nil, err
@@ -55,7 +56,8 @@ func (s *UserService) Ensure(ctx context.Context, params UserCreateParams, opts 
 // It returns the errors of any call (see the package overview), from the last
 // request. If [OutcomeUnknown] reports true for it, call Ensure again. If the list
 // never shows the recipient, the error matches [ErrNotFound] and [ErrConflict].
-// Pauses end with ctx; opts apply to each request.
+// Pauses end with ctx; opts apply to each request. [WithEnsureOutcome] reports what
+// Ensure did.
 func (s *EmailRecipientService) Ensure(ctx context.Context, params EmailRecipientCreateParams, opts ...CallOption) (*EmailRecipient, error) {
 	if err := validateEmail(params.Email); err != nil {
 		return nil, err
@@ -85,6 +87,34 @@ func (s *EmailRecipientService) FindByEmail(ctx context.Context, email string, o
 
 func recipientEmail(r *EmailRecipient) string { return r.Email }
 
+// EnsureOutcome is what a successful Ensure did.
+type EnsureOutcome string
+
+const (
+	// EnsureCreated: the user was created and invited, or the email recipient
+	// was created. Also a user who had been kept without an invitation before
+	// this call, since the API's response is the same.
+	EnsureCreated EnsureOutcome = "created"
+	// EnsureFound: it existed. Also if a request of this call, whose response was
+	// lost, may have created it.
+	EnsureFound EnsureOutcome = "found"
+	// EnsureReinvited: the user existed or was created, the invitation failed
+	// ([CodeInviteFailed]), and another request of this call sent it.
+	EnsureReinvited EnsureOutcome = "reinvited"
+)
+
+// WithEnsureOutcome sets outcome to what [UserService.Ensure] or
+// [EmailRecipientService.Ensure] did, or to "" if it fails. outcome must not be
+// read before the call ends. Other methods reject the option.
+func WithEnsureOutcome(outcome *EnsureOutcome) CallOption { return ensureOutcomeOption{outcome} }
+
+// ensureOutcomeOption is taken out of the options by Ensure.
+type ensureOutcomeOption struct{ outcome *EnsureOutcome }
+
+func (o ensureOutcomeOption) applyCall(*callConfig) error {
+	return &ValidationError{Field: "WithEnsureOutcome", Reason: "applies to the Ensure methods only"}
+}
+
 const (
 	// ensureSends is the maximum number of POSTs of one Ensure.
 	ensureSends = 3
@@ -111,20 +141,43 @@ type ensuring[T any, P resource[T]] struct {
 // run sends the POST until its effect is known. This is not a second retry layer:
 // a call cannot resolve an unknown outcome, but the 409 of the next one can.
 func (e *ensuring[T, P]) run(ctx context.Context) (*T, error) {
-	cfg, err := e.client.callConfig(e.opts)
+	outcome := new(EnsureOutcome)
+	var opts []CallOption
+	for _, o := range e.opts {
+		own, ok := o.(ensureOutcomeOption)
+		switch {
+		case !ok:
+			opts = append(opts, o)
+		case own.outcome == nil:
+			return nil, &ValidationError{Field: "WithEnsureOutcome", Reason: "must not be nil"}
+		default:
+			outcome = own.outcome
+		}
+	}
+	e.opts, *outcome = opts, ""
+	cfg, err := e.client.callConfig(opts)
 	if err != nil {
 		return nil, err
 	}
-	attempts := 0
+	attempts, done := 0, EnsureCreated
 	for sends := 1; ; sends++ {
 		made := new(T)
 		sent, err := e.client.do(ctx, e.create, cfg, func(r okResponse) error { return decodeResource[T, P](r, made) })
 		if err == nil {
+			*outcome = done
 			return made, nil
 		}
 		attempts += sent
-		if answer, ok := asType[*APIError](err); ok && answer.Is(ErrConflict) && slices.Contains(e.done, answer.Code) {
-			return e.lookUp(ctx, attempts, answer)
+		answer, ok := asType[*APIError](err)
+		if ok && answer.Is(ErrConflict) && slices.Contains(e.done, answer.Code) {
+			found, err := e.lookUp(ctx, attempts, answer)
+			if err == nil {
+				*outcome = EnsureFound
+			}
+			return found, err
+		}
+		if ok && answer.Code == CodeInviteFailed {
+			done = EnsureReinvited
 		}
 		if sends == ensureSends || !worthSendingAgain(err) {
 			return nil, err

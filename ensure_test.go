@@ -135,6 +135,58 @@ func TestEnsureInvitesAUserWhoseInvitationFailed(t *testing.T) {
 	oneUser(t, emu, ada)
 }
 
+func TestEnsureReportsWhatItDid(t *testing.T) {
+	refused := brelliumtest.Status(400, "INVALID_REQUEST")
+	for name, c := range map[string]struct {
+		existing bool
+		faults   []brelliumtest.Fault
+		want     brellium.EnsureOutcome
+	}{
+		"created":                 {false, nil, brellium.EnsureCreated},
+		"created after a 429":     {false, []brelliumtest.Fault{brelliumtest.Status(429, "")}, brellium.EnsureCreated},
+		"created, nothing ran":    {false, []brelliumtest.Fault{brelliumtest.DropBefore()}, brellium.EnsureCreated},
+		"found":                   {true, nil, brellium.EnsureFound},
+		"perhaps created by this": {false, []brelliumtest.Fault{brelliumtest.DropAfter()}, brellium.EnsureFound},
+		"reinvited":               {false, []brelliumtest.Fault{brelliumtest.InviteFailed()}, brellium.EnsureReinvited},
+		"reinvited, lost":         {false, []brelliumtest.Fault{brelliumtest.InviteFailed(), brelliumtest.DropBefore()}, brellium.EnsureReinvited},
+		"failed":                  {false, []brelliumtest.Fault{refused}, ""},
+	} {
+		testkit.Bubble(t, name, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			if c.existing {
+				_, err := client.Users.Create(t.Context(), brellium.UserCreateParams{Email: ada})
+				require.NoError(t, err)
+			}
+			emu.Inject(brelliumtest.OpUserCreate, c.faults...)
+			got := brellium.EnsureOutcome("of an earlier call")
+			_, err := client.Users.Ensure(t.Context(), brellium.UserCreateParams{Email: ada}, brellium.WithEnsureOutcome(&got), brellium.WithHeader("X-A", "b"))
+			assert.Equal(t, c.want == "", err != nil)
+			assert.Equal(t, c.want, got)
+			for _, r := range emu.Requests(brelliumtest.OpUserList) {
+				assert.Equal(t, "b", r.Header.Get("X-A"))
+			}
+		})
+	}
+	testkit.Bubble(t, "email recipients", func(t *testing.T, _ *brelliumtest.Emulator, client *brellium.Client) {
+		var first, second brellium.EnsureOutcome
+		for _, got := range []*brellium.EnsureOutcome{&first, &second} {
+			_, err := client.EmailRecipients.Ensure(t.Context(), brellium.EmailRecipientCreateParams{Email: ada}, brellium.WithEnsureOutcome(got))
+			require.NoError(t, err)
+		}
+		assert.Equal(t, brellium.EnsureCreated, first)
+		assert.Equal(t, brellium.EnsureFound, second)
+	})
+	client := testkit.NewClient(t, brelliumtest.New())
+	_, err := client.Users.Ensure(t.Context(), brellium.UserCreateParams{Email: ada}, brellium.WithEnsureOutcome(nil))
+	testkit.IsInvalid(t, err, "WithEnsureOutcome", "")
+	got := brellium.EnsureFound
+	option := brellium.WithEnsureOutcome(&got)
+	testkit.IsInvalid(t, testkit.Retrieve(t.Context(), client, option), "WithEnsureOutcome", "")
+	_, err = client.EmailRecipients.FindByEmail(t.Context(), ada, option)
+	testkit.IsInvalid(t, err, "WithEnsureOutcome", "")
+	_, err = client.OAuth.CreateToken(t.Context(), option)
+	testkit.IsInvalid(t, err, "WithEnsureOutcome", "")
+}
+
 func TestConcurrentEnsureInvitesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithUserListLag(3 * time.Second))

@@ -73,7 +73,7 @@ const (
 // Error, and every verb of package fmt, prints the operation, the status, the
 // code, the server's message (on one line, at most 1,000 bytes) and the request
 // id. LogValue and MarshalJSON leave the message out, since it may concern a
-// patient. Header and Body can be read by name and are never printed.
+// patient; so does Error with [WithoutServerMessages]. Header and Body can be read by name and are never printed.
 type APIError struct {
 	// Operation is the operation's name, such as "audits.retrieve".
 	Operation string
@@ -96,12 +96,16 @@ type APIError struct {
 	// Body is the body of the response, at most 64 KiB of it.
 	Body []byte
 
+	noMessage bool // WithoutServerMessages
 	uncertain
 }
 
 func (e *APIError) Error() string {
+	if e == nil {
+		return nilText
+	}
 	s := "brellium: " + e.Operation + ": " + strconv.Itoa(e.StatusCode) + " " + string(e.Code)
-	if e.Message != "" {
+	if e.Message != "" && !e.noMessage {
 		s += ": " + redact.OneLine(e.Message)
 	}
 	if e.RequestID != "" {
@@ -113,6 +117,9 @@ func (e *APIError) Error() string {
 // Is matches [ErrNotFound], [ErrConflict], [ErrUnauthorized], [ErrRateLimited]
 // and [ErrServer] by status.
 func (e *APIError) Is(target error) bool {
+	if e == nil {
+		return false
+	}
 	switch target {
 	case ErrNotFound:
 		return e.StatusCode == http.StatusNotFound
@@ -144,6 +151,9 @@ type BlockedError struct {
 }
 
 func (e *BlockedError) Error() string {
+	if e == nil {
+		return nilText
+	}
 	s := "brellium: " + e.Operation + ": blocked by a bare 403; pause and lower concurrency"
 	if !e.RetryAt.IsZero() {
 		s += "; sending stops until " + e.RetryAt.UTC().Format(time.RFC3339)
@@ -185,8 +195,11 @@ type RetriesExhaustedError struct {
 }
 
 func (e *RetriesExhaustedError) Error() string {
+	if e == nil {
+		return nilText
+	}
 	return "brellium: " + e.Operation + ": gave up after " + plural(e.Attempts, "attempt") + " in " +
-		e.Elapsed.Round(time.Millisecond).String() + " (" + e.Reason.text() + "): " + e.Err.Error()
+		e.Elapsed.Round(time.Millisecond).String() + " (" + e.Reason.text() + ")" + suffix(": ", e.Err)
 }
 
 func (r ExhaustedReason) text() string {
@@ -202,12 +215,17 @@ func (r ExhaustedReason) text() string {
 }
 
 // Unwrap returns the failure of the last attempt.
-func (e *RetriesExhaustedError) Unwrap() error { return e.Err }
+func (e *RetriesExhaustedError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}
 
 // Is matches context.DeadlineExceeded where the caller's deadline ended the
 // call.
 func (e *RetriesExhaustedError) Is(target error) bool {
-	return target == context.DeadlineExceeded && e.Reason == ExhaustedDeadline
+	return e != nil && target == context.DeadlineExceeded && e.Reason == ExhaustedDeadline
 }
 
 // ConnectionError says that an attempt got no usable response: the dial or the
@@ -218,7 +236,9 @@ func (e *RetriesExhaustedError) Is(target error) bool {
 type ConnectionError struct {
 	// Operation is the operation's name.
 	Operation string
-	// Reason is a short fixed text, such as "connection refused".
+	// Reason is a short fixed text, such as "connection refused". It names an API
+	// host that does not exist, and the type of an error that only a transport of
+	// the caller's own knows.
 	Reason string
 	// Sent is false where it is certain that the request never reached the
 	// server.
@@ -234,14 +254,22 @@ type ConnectionError struct {
 }
 
 func (e *ConnectionError) Error() string {
+	if e == nil {
+		return nilText
+	}
 	return "brellium: " + e.Operation + ": " + e.Reason + e.note()
 }
 
 // Unwrap returns the cause.
-func (e *ConnectionError) Unwrap() error { return e.Err }
+func (e *ConnectionError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}
 
 // Timeout reports whether the attempt timed out.
-func (e *ConnectionError) Timeout() bool { return e.timeout }
+func (e *ConnectionError) Timeout() bool { return e != nil && e.timeout }
 
 // DecodeError says that a 2xx response cannot be used: its body is empty, HTML
 // instead of JSON, invalid JSON, or a token response without a token. It quotes
@@ -260,6 +288,9 @@ type DecodeError struct {
 }
 
 func (e *DecodeError) Error() string {
+	if e == nil {
+		return nilText
+	}
 	s := "brellium: " + e.Operation + ": cannot use the response (status " + strconv.Itoa(e.StatusCode) + "): " + e.Reason
 	if e.RequestID != "" {
 		s += " (request id " + e.RequestID + ")"
@@ -284,14 +315,19 @@ type PaginationError struct {
 }
 
 func (e *PaginationError) Error() string {
-	if e.Err != nil {
-		return "brellium: " + e.Operation + ": " + e.Reason + ": " + e.Err.Error()
+	if e == nil {
+		return nilText
 	}
-	return "brellium: " + e.Operation + ": " + e.Reason
+	return "brellium: " + e.Operation + ": " + e.Reason + suffix(": ", e.Err)
 }
 
 // Unwrap returns why the page could not be fetched.
-func (e *PaginationError) Unwrap() error { return e.Err }
+func (e *PaginationError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}
 
 // UploadError says that a file did not arrive in storage. Another Upload sends
 // only the files that have not arrived.
@@ -311,6 +347,9 @@ type UploadError struct {
 }
 
 func (e *UploadError) Error() string {
+	if e == nil {
+		return nilText
+	}
 	s := "brellium: documents.put: upload failed"
 	if e.reason != "" {
 		s += ": " + e.reason
@@ -324,14 +363,16 @@ func (e *UploadError) Error() string {
 	if e.Expired {
 		s += ": the upload URL has expired"
 	}
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
-	}
-	return s
+	return s + suffix(": ", e.Err)
 }
 
 // Unwrap returns the cause.
-func (e *UploadError) Unwrap() error { return e.Err }
+func (e *UploadError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}
 
 // InterruptedError says that the caller's context ended the call, or that its
 // deadline is too near for a wait that the call needs. The call then ends at
@@ -360,6 +401,9 @@ type InterruptedError struct {
 }
 
 func (e *InterruptedError) Error() string {
+	if e == nil {
+		return nilText
+	}
 	s := "brellium: "
 	if e.Operation != "" {
 		s += e.Operation + ": "
@@ -369,19 +413,18 @@ func (e *InterruptedError) Error() string {
 		if e.rateLimited {
 			s += "the rate limit requires "
 		}
-		s += "a wait of " + e.Wait.Round(time.Millisecond).String() + ", longer than the deadline allows: " + e.Err.Error()
+		s += "a wait of " + e.Wait.Round(time.Millisecond).String() + ", longer than the deadline allows"
 	} else {
-		s += "interrupted after " + plural(e.Attempts, "attempt") + ": " + e.Err.Error()
+		s += "interrupted after " + plural(e.Attempts, "attempt")
 	}
-	s += e.note()
-	if e.Last != nil {
-		s += "; last failure: " + e.Last.Error()
-	}
-	return s
+	return s + suffix(": ", e.Err) + e.note() + suffix("; last failure: ", e.Last)
 }
 
 // Unwrap returns the last failure, or the context's error where there is none.
 func (e *InterruptedError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
 	if e.Last != nil {
 		return e.Last
 	}
@@ -391,7 +434,7 @@ func (e *InterruptedError) Unwrap() error {
 // Is matches the context's error, the context's cause, and [ErrRateLimited] where
 // the rate limit requires a wait that the deadline does not allow.
 func (e *InterruptedError) Is(target error) bool {
-	return e.rateLimited && target == ErrRateLimited || errors.Is(e.Err, target) || errors.Is(e.cause.Open(), target)
+	return e != nil && (e.rateLimited && target == ErrRateLimited || errors.Is(e.Err, target) || errors.Is(e.cause.Open(), target))
 }
 
 // ValidationError says that a value was rejected before anything was sent.
@@ -402,13 +445,18 @@ type ValidationError struct {
 	Reason string
 }
 
-func (e *ValidationError) Error() string { return "brellium: invalid " + e.Field + ": " + e.Reason }
+func (e *ValidationError) Error() string {
+	if e == nil {
+		return nilText
+	}
+	return "brellium: invalid " + e.Field + ": " + e.Reason
+}
 
 // IsTransient reports whether a later call may succeed: after a 429, a 5xx, a
 // 408, a failed connection, or a wait that the caller's deadline did not allow.
 // It is false for any other error response, a block, the caller's own
-// cancellation or deadline, a certificate that cannot be verified, and invalid
-// input. A [RetriesExhaustedError] is as transient as the
+// cancellation or deadline, a certificate that cannot be verified, a proxy that
+// rejects the client with a 403 or a 407, and invalid input. A [RetriesExhaustedError] is as transient as the
 // failure that it wraps. For a write it does not say that a retry does no harm:
 // see [OutcomeUnknown].
 func IsTransient(err error) bool {
@@ -429,9 +477,10 @@ func IsTransient(err error) bool {
 // after bytes were sent, or a 2xx could not be decoded. Find out before sending
 // it again, for example by looking the user up. It is always false for reads.
 func OutcomeUnknown(err error) bool {
-	switch e := err.(type) {
-	case nil:
+	if isNil(err) {
 		return false
+	}
+	switch e := err.(type) {
 	case interface{ outcomeUnknown() bool }:
 		if e.outcomeUnknown() {
 			return true
@@ -462,11 +511,23 @@ func RetryAfter(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// asType is errors.AsType, which the oldest supported Go does not have.
+// asType is errors.AsType, which the oldest supported Go does not have, and finds
+// no nil pointer.
 func asType[E error](err error) (E, bool) {
 	var e E
-	ok := errors.As(err, &e)
+	ok := errors.As(err, &e) && !isNil(e)
 	return e, ok
+}
+
+// nilText is the text of an error that is a nil pointer.
+const nilText = "<nil>"
+
+// suffix returns the text of err after a separator, "" if err is nil.
+func suffix(separator string, err error) string {
+	if err == nil {
+		return ""
+	}
+	return separator + err.Error()
 }
 
 // uncertain is embedded by the errors that can end a write. It says whether the

@@ -9,8 +9,13 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -84,14 +89,155 @@ func TestErrorsPrintTheSameUnderEveryVerb(t *testing.T) {
 	}
 }
 
-// A new attribute needs a decision about privacy.
-func TestErrorsLogOnlyNamedFields(t *testing.T) {
-	known := []string{"operation", "status", "type", "code", "request_id", "retry_at", "attempts", "elapsed", "reason", "last",
-		"sent", "expired", "context", "wait", "field"}
-	for _, err := range []slog.LogValuer{&brellium.APIError{}, &brellium.BlockedError{}, &brellium.RetriesExhaustedError{}, &brellium.ConnectionError{},
-		&brellium.DecodeError{}, &brellium.PaginationError{}, &brellium.UploadError{}, &brellium.InterruptedError{Err: context.Canceled}, &brellium.ValidationError{}} {
-		for _, a := range err.LogValue().Group() {
-			assert.Contains(t, known, a.Key, "%T", err)
+// everyError has a nil pointer of each error type.
+var everyError = []error{(*brellium.APIError)(nil), (*brellium.BlockedError)(nil), (*brellium.RetriesExhaustedError)(nil), (*brellium.ConnectionError)(nil),
+	(*brellium.DecodeError)(nil), (*brellium.PaginationError)(nil), (*brellium.UploadError)(nil), (*brellium.InterruptedError)(nil), (*brellium.ValidationError)(nil)}
+
+// golang/go#70069, golang/go#59141
+func TestZeroErrorsAndNilPointersNeverPanic(t *testing.T) {
+	sources, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	declared := 0
+	for _, source := range sources {
+		text, err := os.ReadFile(source)
+		require.NoError(t, err)
+		declared += len(regexp.MustCompile(`(?m)^type [A-Z]\w*Error struct`).FindAll(text, -1))
+	}
+	require.Len(t, everyError, declared)
+
+	client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) { return testkit.Reply(400, nil, ""), nil })
+	_, joined := client.Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
+	require.Error(t, joined)
+	for _, example := range append(everyError, joined) {
+		of := reflect.TypeOf(example)
+		for _, err := range []error{reflect.Zero(of).Interface().(error), reflect.New(of.Elem()).Interface().(error)} {
+			isNil := reflect.ValueOf(err).IsNil()
+			t.Run(fmt.Sprintf("%T nil=%t", err, isNil), func(t *testing.T) {
+				assert.Equal(t, isNil, err.Error() == "<nil>", err.Error())
+				for _, wrapped := range []error{err, fmt.Errorf("x: %w", err), errors.Join(err, io.EOF)} {
+					assert.Equal(t, wrapped != err && strings.Contains(wrapped.Error(), "EOF"), errors.Is(wrapped, io.EOF))
+					for _, sentinel := range []error{brellium.ErrNotFound, brellium.ErrConflict, brellium.ErrUnauthorized, brellium.ErrRateLimited, brellium.ErrServer,
+						context.Canceled, context.DeadlineExceeded} {
+						assert.NotErrorIs(t, wrapped, sentinel)
+					}
+					var foreign *os.PathError
+					assert.False(t, errors.As(wrapped, &foreign))
+					assert.False(t, brellium.OutcomeUnknown(wrapped))
+					_, asked := brellium.RetryAfter(wrapped)
+					assert.False(t, asked)
+					_, isConnection := err.(*brellium.ConnectionError)
+					assert.Equal(t, isConnection && !isNil, brellium.IsTransient(wrapped))
+					_ = brellium.SafeLogValue(wrapped).Resolve().String()
+				}
+				if timeout, ok := err.(interface{ Timeout() bool }); ok {
+					assert.False(t, timeout.Timeout())
+				}
+				_ = errors.Unwrap(err)
+				switch e := err.(type) {
+				case interface{ Unwrap() []error }:
+					assert.Empty(t, e.Unwrap())
+				}
+				assert.Equal(t, isNil, err.(slog.LogValuer).LogValue().Equal(slog.Value{}))
+				encoded, jsonErr := json.Marshal(err)
+				require.NoError(t, jsonErr)
+				assert.Equal(t, isNil, string(encoded) == "null", string(encoded))
+				var log bytes.Buffer
+				slog.New(slog.NewTextHandler(&log, nil)).Error("failed", "error", err, "safe", brellium.SafeLogValue(err))
+				slog.New(slog.NewJSONHandler(&log, nil)).Error("failed", "error", err, "safe", brellium.SafeLogValue(err))
+				fmt.Fprintf(&log, "%v %+v %#v %s %q", err, err, err, err, err)
+				assert.NotContains(t, log.String(), "panic", "also where a printer would recover")
+				assert.NotContains(t, log.String(), "PANIC")
+			})
 		}
 	}
+}
+
+// Each attribute of an error is one of these, and only what is set is logged.
+func TestErrorsLogNamedFactsThatAreSet(t *testing.T) {
+	known := []string{"operation", "status", "type", "code", "request_id", "retry_at", "attempts", "elapsed", "reason", "last",
+		"sent", "expired", "context", "wait", "field"}
+	for _, err := range everyError {
+		zero := reflect.New(reflect.TypeOf(err).Elem())
+		for _, a := range zero.Interface().(slog.LogValuer).LogValue().Group() {
+			assert.Equal(t, "sent", a.Key, "%T", err)
+		}
+		for i := range zero.Elem().NumField() {
+			switch field := zero.Elem().Field(i); {
+			case !field.CanSet():
+			case field.Type() == reflect.TypeFor[error]():
+				field.Set(reflect.ValueOf(context.Canceled))
+			case field.Type() == reflect.TypeFor[time.Time]():
+				field.Set(reflect.ValueOf(time.Unix(1, 0)))
+			case field.Kind() == reflect.String:
+				field.SetString("x")
+			case field.CanInt():
+				field.SetInt(1)
+			case field.Kind() == reflect.Bool:
+				field.SetBool(true)
+			}
+		}
+		attrs := zero.Interface().(slog.LogValuer).LogValue().Group()
+		assert.NotEmpty(t, attrs)
+		for _, a := range attrs {
+			assert.Contains(t, known, a.Key, "%T", err)
+			assert.NotEqual(t, "<nil>", a.Value.String(), "%T", err)
+		}
+	}
+}
+
+// okta/okta-sdk-golang#432, rs/zerolog#697
+func TestWithoutServerMessages(t *testing.T) {
+	const words = "PATIENT JANE DOE"
+	synctest.Test(t, func(t *testing.T) {
+		emu := brelliumtest.New()
+		shared := testkit.NewClient(t, emu)
+		derived, err := shared.With(brellium.WithoutServerMessages())
+		require.NoError(t, err)
+		again, err := derived.With()
+		require.NoError(t, err)
+		deny := brelliumtest.Status(400, "invalid_client").WithMessage(words)
+		fail := map[string]func(*brellium.Client) error{
+			"response": func(c *brellium.Client) error {
+				emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(404, "NOT_FOUND").WithMessage(words))
+				return testkit.Retrieve(t.Context(), c)
+			},
+			"exhausted": func(c *brellium.Client) error {
+				emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE").WithMessage(words).Times(2))
+				return testkit.Retrieve(t.Context(), c, brellium.WithMaxRetries(1))
+			},
+			"page": func(c *brellium.Client) error {
+				emu.Inject(brelliumtest.OpAuditList, brelliumtest.Status(400, "X").WithMessage(words))
+				_, err := readAll(c.Audits.All(t.Context(), brellium.AuditListParams{}))
+				return err
+			},
+			"upload": func(c *brellium.Client) error {
+				emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.Status(422, "X").WithMessage(words))
+				_, err := c.Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
+				return err
+			},
+			"token": func(c *brellium.Client) error {
+				emu.RevokeTokens()
+				emu.Inject(brelliumtest.OpTokenCreate, deny)
+				err := testkit.Retrieve(t.Context(), c)
+				time.Sleep(time.Minute) // the failure of a token request is kept for a while
+				require.NoError(t, testkit.Retrieve(t.Context(), c))
+				return err
+			},
+		}
+		for name, call := range fail {
+			assert.Contains(t, call(shared).Error(), words, name)
+			for _, c := range []*brellium.Client{derived, again, testkit.NewClient(t, emu, brellium.WithoutServerMessages())} {
+				if name == "token" && c != shared {
+					require.NoError(t, testkit.Retrieve(t.Context(), c))
+				}
+				err := call(c)
+				require.Error(t, err)
+				assert.NotContains(t, fmt.Sprintf("%v %+v %#v", err, err, fmt.Errorf("x: %w", err)), words, name)
+				var e *brellium.APIError
+				require.ErrorAs(t, err, &e)
+				assert.Equal(t, words, e.Message)
+				assert.Contains(t, err.Error(), string(e.Code))
+			}
+		}
+	})
 }

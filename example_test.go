@@ -437,6 +437,19 @@ func ExampleOutcomeUnknown() {
 	// invitations: 1
 }
 
+func ExampleWithoutServerMessages() {
+	emulator := brelliumtest.New()
+	client, err := emulator.Client(brellium.WithoutServerMessages())
+	if err != nil {
+		log.Fatal(err)
+	}
+	emulator.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(404, "NOT_FOUND").WithMessage("no audit of Casey Example").WithHeader("X-Request-Id", "req-1"))
+
+	_, err = client.Audits.Retrieve(context.Background(), brelliumtest.SampleAuditID)
+	fmt.Println(err)
+	// Output: brellium: audits.retrieve: 404 NOT_FOUND (request id req-1)
+}
+
 // A job queue keeps what may succeed later and drops what will not.
 func ExampleIsTransient() {
 	emulator := brelliumtest.New()

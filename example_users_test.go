@@ -60,6 +60,26 @@ func ExampleUserService_Ensure() {
 	// casey@example.test 1
 }
 
+func ExampleWithEnsureOutcome() {
+	emulator := brelliumtest.New()
+	client, err := emulator.Client()
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for range 2 {
+		var outcome brellium.EnsureOutcome
+		params := brellium.UserCreateParams{Email: "casey@example.test"}
+		if _, err := client.Users.Ensure(context.Background(), params, brellium.WithEnsureOutcome(&outcome)); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(outcome)
+	}
+	// Output:
+	// created
+	// found
+}
+
 // A user who does not exist is an error, unless a retry finds that an earlier
 // attempt has removed them.
 func ExampleUserService_Delete() {

@@ -66,6 +66,7 @@ type clientConfig struct {
 	observers      []Observer
 	policy         retryPolicy
 	header         http.Header
+	noMessages     bool
 	derived        bool // for Client.With
 }
 
@@ -250,8 +251,8 @@ func WithHTTPClient(hc *http.Client) ClientOption {
 // WithUserAgent puts text, such as "clinic-sync/2.1", in front of the client's
 // own User-Agent.
 func WithUserAgent(text string) ClientOption {
+	text = strings.TrimSpace(text)
 	return clientOption(func(c *clientConfig) error {
-		text = strings.TrimSpace(text)
 		if text == "" || !validHeaderValue(text) {
 			return &ValidationError{Field: "WithUserAgent", Reason: "must be text that is valid in a header"}
 		}
@@ -351,6 +352,13 @@ func WithLogger(l *slog.Logger) ClientOption {
 	})
 }
 
+// WithoutServerMessages leaves the server's message out of the text of every
+// error, since it may concern a patient and many loggers print that text.
+// [APIError].Message has it all the same. A code and a request id stay in the text.
+func WithoutServerMessages() ClientOption {
+	return clientOption(func(c *clientConfig) error { c.noMessages = true; return nil })
+}
+
 // WithObserver calls o with the events of each call; see [Event]. An o that is
 // also a [HeaderObserver] can add headers. Given several times, also to
 // [Client.With], it adds one observer each time; they are called in that order.
@@ -365,7 +373,8 @@ func WithObserver(o Observer) ClientOption {
 }
 
 // WithResponseInto fills r when the call ends, whether or not it succeeded. r must
-// not be read or used for another call before that.
+// not be read or used for another call before that, so calls that run
+// concurrently need a Response each.
 func WithResponseInto(r *Response) CallOption {
 	return callOption(func(c *callConfig) error {
 		if r == nil {

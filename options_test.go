@@ -321,3 +321,38 @@ func TestNewClientSendsNothingAndStartsNoGoroutine(t *testing.T) {
 	}
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before)
 }
+
+// prometheus/common#125, DataDog/dd-trace-go#2418
+func TestOptionsMayBeSharedBetweenGoroutines(t *testing.T) {
+	emu := brelliumtest.New()
+	shared := []brellium.ClientOption{
+		brellium.WithMaxRetries(1), brellium.WithAttemptTimeout(time.Second), brellium.WithTotalTimeout(time.Minute), brellium.WithHeader("x-a", "b"),
+		brellium.WithUserAgent(" clinic-sync/2.1 "), brellium.WithLogger(slog.New(slog.DiscardHandler)),
+		brellium.WithObserver(brellium.ObserverFunc(func(ctx context.Context, _ brellium.Event) context.Context { return ctx })),
+		brellium.WithoutServerMessages(),
+	}
+	all := append(shared[:len(shared):len(shared)], brellium.WithClientCredentials(emu.ClientID+"\n", emu.ClientSecret), brellium.WithBaseURL(emu.BaseURL()+" "),
+		testkit.WithTransport(emu.Transport()), brellium.WithTokenStore(brellium.NewMemoryTokenStore()), brellium.WithRateLimit(10, 5),
+		brellium.WithMaxConcurrency(3), brellium.WithBlockCooldown(time.Second))
+	calls := []brellium.CallOption{brellium.WithMaxRetries(1), brellium.WithAttemptTimeout(time.Second), brellium.WithTotalTimeout(time.Minute),
+		brellium.WithHeader("x-a", "b"), brellium.WithIdempotent()}
+	testkit.Concurrently(t, 4, func(ctx context.Context, _ int) error {
+		client, err := brellium.NewClient(all...)
+		if err != nil {
+			return err
+		}
+		derived, err := client.With(shared...)
+		if err != nil {
+			return err
+		}
+		for _, err := range derived.Audits.All(ctx, brellium.AuditListParams{}, append(calls, brellium.WithPrefetch())...) {
+			if err != nil {
+				return err
+			}
+		}
+		return testkit.Retrieve(ctx, derived, calls...)
+	})
+	for _, r := range emu.Requests(brelliumtest.OpAuditRetrieve) {
+		assert.True(t, strings.HasPrefix(r.Header.Get("User-Agent"), "clinic-sync/2.1 brellium-go/"))
+	}
+}

@@ -20,6 +20,9 @@ const (
 	// maxThrottled is how often a call is retried after a 429 by default: all
 	// 429s of a client reach the call at the head of its queue.
 	maxThrottled = 9
+	// maxUnknownHost is how often a call is retried if the host does not exist,
+	// as it may seem for a moment when DNS restarts.
+	maxUnknownHost = 2
 	// retryJitter is added to every wait that the server asked for.
 	retryJitter = 500 * time.Millisecond
 )
@@ -115,6 +118,9 @@ func (c *call) retryBudget() (budget, used int) {
 	if c.policy.explicit && budget > 0 {
 		budget, used = c.policy.maxRetries, c.retries+c.throttled
 	}
+	if c.last.UnknownHost() != "" {
+		budget = min(budget, maxUnknownHost)
+	}
 	return budget, used
 }
 
@@ -170,6 +176,7 @@ func (c *call) failureOf(caller context.Context) error {
 		e := &APIError{
 			Operation: c.op.name, StatusCode: o.Status, RequestID: o.requestID,
 			RetryAfter: o.retryAfter, RateLimit: o.rate, Header: o.Header, Body: o.Body, uncertain: c.uncertain,
+			noMessage: c.client.noMessages,
 		}
 		readEnvelope(e)
 		return e
@@ -178,8 +185,12 @@ func (c *call) failureOf(caller context.Context) error {
 	if o.TimedOut { // context.DeadlineExceeded always means the caller's deadline
 		cause = os.ErrDeadlineExceeded
 	}
+	reason := o.reason
+	if host := o.UnknownHost(); host != "" && host == c.client.baseURL.Hostname() && !c.route.signed {
+		reason += ": " + host // a setting, and not that of a proxy or of storage
+	}
 	return &ConnectionError{
-		Operation: c.op.name, Reason: o.reason, Sent: o.Sent, Err: redact.Hide(cause),
+		Operation: c.op.name, Reason: reason, Sent: o.Sent, Err: redact.Hide(cause),
 		uncertain: c.uncertain, final: o.verdict == VerdictNotSendable, timeout: o.TimedOut,
 	}
 }
@@ -263,25 +274,28 @@ func (c *call) admissionError(caller, ctx context.Context, err error) error {
 		c.failure = &ConnectionError{Operation: c.op.name, Reason: "no access token within the total time", Err: os.ErrDeadlineExceeded, timeout: true}
 		return c.exhausted(ExhaustedTotalTime)
 	}
-	if c.mayHaveRun {
-		return markUncertain(err)
-	}
-	return err
+	return c.ownTokenError(err)
 }
 
-// markUncertain returns a copy of err for which OutcomeUnknown reports true. It
-// is for the error of a token request, which other calls may share.
-func markUncertain(err error) error {
-	if _, ok := err.(interface{ setUncertain() }); !ok {
+// ownTokenError returns err, the error of a token request that other calls may
+// share, as this call's: a copy for which OutcomeUnknown reports true if this
+// call may have run, and without the server's message if the client hides it.
+func (c *call) ownTokenError(err error) error {
+	if _, ok := err.(interface{ setUncertain() }); !ok || !c.mayHaveRun && !c.client.noMessages {
 		return err
 	}
-	marked := reflect.New(reflect.TypeOf(err).Elem())
-	marked.Elem().Set(reflect.ValueOf(err).Elem())
-	marked.Interface().(interface{ setUncertain() }).setUncertain()
-	if e, ok := marked.Interface().(*RetriesExhaustedError); ok {
-		e.Err = markUncertain(e.Err)
+	own := reflect.New(reflect.TypeOf(err).Elem())
+	own.Elem().Set(reflect.ValueOf(err).Elem())
+	if c.mayHaveRun {
+		own.Interface().(interface{ setUncertain() }).setUncertain()
 	}
-	return marked.Interface().(error)
+	switch e := own.Interface().(type) {
+	case *APIError:
+		e.noMessage = e.noMessage || c.client.noMessages
+	case *RetriesExhaustedError:
+		e.Err = c.ownTokenError(e.Err)
+	}
+	return own.Interface().(error)
 }
 
 // pause waits for d between the calls that make up one operation. It ends at

@@ -163,6 +163,13 @@ func neverSent(c caller) ending {
 	return ending{attempts: c.unknownBudget(), exhausted: brellium.ExhaustedAttempts, transient: true, cause: testkit.IsConnectionError(false)}
 }
 
+// AdRoll/hologram#73, sourcegraph/sourcegraph-public-snapshot#23460
+func unknownHost(c caller) ending {
+	e := neverSent(c)
+	e.attempts = 3
+	return e
+}
+
 func notSendable(caller) ending {
 	return ending{attempts: 1, cause: testkit.IsConnectionError(false)}
 }
@@ -229,7 +236,7 @@ var failures = []failure{
 	{name: "dial fails", fault: script(brelliumtest.NeverSent()), end: neverSent},
 	{name: "connection dead before a byte", fault: script(brelliumtest.Unsent()), end: neverSent},
 	{name: "host name not looked up", lost: &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "server misbehaving", Name: "api.example.test", IsTemporary: true}}, end: neverSent},
-	{name: "no such host", lost: &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "api.example.test", IsNotFound: true}}, end: notSendable},
+	{name: "no such host", lost: &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "api.example.test", IsNotFound: true}}, end: unknownHost},
 	{name: "TLS handshake", lost: tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake", Conn: new(net.TCPConn)}, end: neverSent},
 	{name: "TLS handshake timeout", lost: errors.New("net/http: TLS handshake timeout"), end: neverSent},
 	{name: "unknown authority", lost: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, end: notSendable},
@@ -426,7 +433,8 @@ func TestFailuresAreJudgedWithoutHTTPTrace(t *testing.T) {
 		{"dial", &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("refused")}, brellium.VerdictNeverSent},
 		{"dial through another error", errors.Join(errors.New("x"), &net.OpError{Op: "dial", Err: errors.New("refused")}), brellium.VerdictNeverSent},
 		{"lookup", &net.DNSError{Err: "timeout", IsTimeout: true}, brellium.VerdictNeverSent},
-		{"no such host", &net.DNSError{Err: "no such host", IsNotFound: true}, brellium.VerdictNotSendable},
+		{"no such host", &net.DNSError{Err: "no such host", IsNotFound: true}, brellium.VerdictNeverSent},
+		{"proxy", &net.OpError{Op: "proxyconnect", Net: "tcp", Err: errors.New("refused")}, brellium.VerdictNeverSent},
 		{"handshake", tls.RecordHeaderError{Conn: new(net.TCPConn)}, brellium.VerdictNeverSent},
 		{"bad record after the handshake", tls.RecordHeaderError{}, brellium.VerdictUnknown},
 		{"handshake timeout", errors.New("net/http: TLS handshake timeout"), brellium.VerdictNeverSent},

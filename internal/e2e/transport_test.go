@@ -84,6 +84,13 @@ func TestNeverSentOrUnknown(t *testing.T) {
 	badProxy := func(tr *http.Transport) {
 		tr.Proxy = func(*http.Request) (*url.URL, error) { return nil, errors.New("no proxy for you") }
 	}
+	trust := func(set func(*tls.Config)) func(*http.Transport) {
+		return func(tr *http.Transport) {
+			tr.TLSClientConfig.RootCAs = x509.NewCertPool()
+			tr.TLSClientConfig.RootCAs.AddCert(secure.Certificate())
+			set(tr.TLSClientConfig)
+		}
+	}
 	for _, tc := range []struct {
 		name, address string
 		set           func(*http.Transport)
@@ -92,12 +99,15 @@ func TestNeverSentOrUnknown(t *testing.T) {
 	}{
 		{"dial refused", "http://" + closed, nil, brellium.VerdictNeverSent, "connection refused"},
 		{"proxy refused", "https://api.example.test", badProxy, brellium.VerdictNeverSent, "connection failed"},
-		{"no such host", "https://nowhere.example.test", names, brellium.VerdictNotSendable, "no such host"},
+		{"no such host", "https://nowhere.example.test", names, brellium.VerdictNeverSent, "no such host"},
 		{"lookup fails", "https://broken.example.test", names, brellium.VerdictNeverSent, "the host name could not be looked up"},
 		{"not TLS", "https://" + plain, nil, brellium.VerdictNeverSent, "the TLS handshake failed"},
 		{"hung up in the handshake", "https://" + hangup, nil, brellium.VerdictNeverSent, ""},
 		{"handshake without an end", "https://" + mute, impatient, brellium.VerdictNeverSent, "the TLS handshake failed"},
-		{"unknown certificate", secure.URL, nil, brellium.VerdictNotSendable, "the server's certificate cannot be verified"},
+		{"unknown certificate", secure.URL, nil, brellium.VerdictNotSendable, "the certificate is signed by an unknown authority"},
+		{"certificate of another host", secure.URL, trust(func(c *tls.Config) { c.ServerName = "other.test" }), brellium.VerdictNotSendable, "the certificate is for another host name"},
+		{"expired certificate", secure.URL, trust(func(c *tls.Config) { c.Time = func() time.Time { return time.Unix(1<<32, 0) } }), brellium.VerdictNotSendable,
+			"the certificate has expired or is not valid yet"},
 		{"reset", "http://" + reset, nil, brellium.VerdictUnknown, "connection reset by peer"},
 		{"closed", "http://" + closing, nil, brellium.VerdictUnknown, "connection closed before a response"},
 		{"half a header", "http://" + half, nil, brellium.VerdictUnknown, ""},
@@ -120,6 +130,9 @@ func TestNeverSentOrUnknown(t *testing.T) {
 				var e *brellium.ConnectionError
 				require.ErrorAs(t, err, &e)
 				assert.Equal(t, tc.verdict == brellium.VerdictUnknown, e.Sent)
+				if tc.name == "no such host" {
+					a.Reason += ": nowhere.example.test"
+				}
 				assert.Equal(t, a.Reason, e.Reason)
 				if tc.name == "reset" {
 					assert.ErrorIs(t, err, syscall.ECONNRESET)

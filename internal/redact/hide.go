@@ -103,6 +103,29 @@ func outsideStandardLibrary(t reflect.Type) bool {
 	return t.Kind() != reflect.Interface && (host == "main" || strings.Contains(host, "."))
 }
 
+// ForeignType names the type of the first error in the tree of err that is from
+// outside the standard library, such as that of a transport in a test. It returns
+// "" if there is none.
+func ForeignType(err error) string {
+	if err == nil {
+		return ""
+	}
+	if t := reflect.TypeOf(err); outsideStandardLibrary(t) {
+		return t.String()
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return ForeignType(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			if name := ForeignType(err); name != "" {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
 // The words of package net that a *net.OpError may contain.
 var (
 	netOps   = []string{"dial", "read", "write", "close", "proxyconnect", "local error", "remote error"}

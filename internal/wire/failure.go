@@ -2,14 +2,19 @@ package wire
 
 import (
 	"compress/gzip"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/brellium/brellium-go/internal/redact"
 )
 
 // BodyError says that a request's body cannot be read as announced. Sending it
@@ -32,37 +37,96 @@ func (r *Result) Permanent() bool {
 	if r.Sent {
 		return false
 	}
-	if e, ok := asType[*net.DNSError](r.Err); ok {
-		return e.IsNotFound
+	switch r.proxyStatus() {
+	case http.StatusForbidden, http.StatusProxyAuthRequired: // a login that is retried could lock the account
+		return true
 	}
-	return certificate(r.Err) || strings.Contains(r.Err.Error(), "unsupported protocol scheme") ||
+	return certificate(r.Err) != "" || strings.Contains(r.Err.Error(), "unsupported protocol scheme") ||
 		strings.Contains(r.Err.Error(), "net/http: invalid header")
 }
 
-func certificate(err error) bool {
-	if _, ok := asType[*tls.CertificateVerificationError](err); ok {
-		return true
-	}
+// certificate says why the certificate of a server cannot be verified, "" if
+// that is not what err is about.
+func certificate(err error) string {
 	if _, ok := asType[x509.UnknownAuthorityError](err); ok {
-		return true
+		return "the certificate is signed by an unknown authority"
 	}
 	if _, ok := asType[x509.HostnameError](err); ok {
-		return true
+		return "the certificate is for another host name"
 	}
-	_, ok := asType[x509.CertificateInvalidError](err)
-	return ok
+	if e, ok := asType[x509.CertificateInvalidError](err); ok {
+		if e.Reason == x509.Expired {
+			return "the certificate has expired or is not valid yet"
+		}
+		return unverified
+	}
+	if _, ok := asType[*tls.CertificateVerificationError](err); ok {
+		return unverified
+	}
+	return ""
+}
+
+const unverified = "the certificate cannot be verified"
+
+// proxyError is the error of a proxy that responded to CONNECT with another
+// status than 200.
+type proxyError struct{ status int }
+
+func (e *proxyError) Error() string {
+	if e.status == http.StatusProxyAuthRequired {
+		return "the proxy requires authentication"
+	}
+	return "the proxy rejected the connection (status " + strconv.Itoa(e.status) + ")"
+}
+
+// checkProxy is an http.Transport.OnProxyConnectResponse.
+func checkProxy(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	return &proxyError{resp.StatusCode}
+}
+
+// proxyStatus returns the status with which a proxy rejected the connection, 0
+// if none did. net/http without checkProxy has only the proxy's status text.
+func (r *Result) proxyStatus() int {
+	if e, ok := asType[*proxyError](r.Err); ok {
+		return e.status
+	}
+	if !r.unconnected {
+		return 0
+	}
+	cause := r.Err
+	for next := errors.Unwrap(cause); next != nil; next = errors.Unwrap(cause) {
+		cause = next
+	}
+	for status := 300; status < 600; status++ {
+		if text := http.StatusText(status); text != "" && cause.Error() == text {
+			return status
+		}
+	}
+	return 0
+}
+
+// UnknownHost returns the name of a host that does not exist, "" if that is not
+// the failure.
+func (r *Result) UnknownHost() string {
+	if e, ok := asType[*net.DNSError](r.Err); ok && e.IsNotFound {
+		return e.Name
+	}
+	return ""
 }
 
 // provesNotSent reports whether err alone proves that nothing was sent. It is for
 // transports that do not use httptrace.
 func provesNotSent(err error) bool {
-	if e, ok := asType[*net.OpError](err); ok && e.Op == "dial" {
+	if e, ok := asType[*net.OpError](err); ok && (e.Op == "dial" || e.Op == "proxyconnect") {
 		return true
 	}
 	if _, ok := asType[*net.DNSError](err); ok {
 		return true
 	}
-	return certificate(err) || handshake(err)
+	return certificate(err) != "" || handshake(err)
 }
 
 // handshake reports whether err is that of a TLS handshake with a server that
@@ -76,6 +140,21 @@ func handshake(err error) bool {
 // Reason describes the failure in a short fixed text that quotes nothing of the
 // transport's error.
 func (r *Result) Reason() string {
+	if status := r.proxyStatus(); status != 0 {
+		return (&proxyError{status}).Error()
+	}
+	if e, ok := asType[*net.OpError](r.Err); ok {
+		switch e.Op {
+		case "proxyconnect":
+			return "cannot connect to the proxy: " + r.reason()
+		case "socks connect":
+			return "the proxy rejected the connection"
+		}
+	}
+	return r.reason()
+}
+
+func (r *Result) reason() string {
 	err := r.Err
 	if e, ok := asType[*BodyError](err); ok {
 		return e.Reason
@@ -89,13 +168,14 @@ func (r *Result) Reason() string {
 		}
 		return "the host name could not be looked up"
 	}
+	certificate := certificate(err)
 	switch {
 	case err == ErrIdle:
 		return err.Error()
 	case errors.Is(err, ErrDoNotSend):
 		return "the transport did not send the request"
-	case certificate(err):
-		return "the server's certificate cannot be verified"
+	case certificate != "":
+		return certificate
 	case handshake(err):
 		return "the TLS handshake failed"
 	case errors.Is(err, ErrTooLarge):
@@ -113,6 +193,9 @@ func (r *Result) Reason() string {
 	}
 	if e, ok := asType[net.Error](err); ok && e.Timeout() {
 		return "network timeout"
+	}
+	if name := redact.ForeignType(err); name != "" {
+		return "connection failed (" + name + ")"
 	}
 	return "connection failed"
 }

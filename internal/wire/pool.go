@@ -16,13 +16,15 @@ var SharedTransport = sync.OnceValue(NewTransport)
 func NewTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dialer.DialContext,
-		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout: 10 * time.Second,
-		ForceAttemptHTTP2:   true,
-		MaxIdleConns:        512,
-		MaxIdleConnsPerHost: 256,
+		Proxy: http.ProxyFromEnvironment,
+		// The response of a proxy to CONNECT as an error with its status.
+		OnProxyConnectResponse: checkProxy,
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    10 * time.Second,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           512,
+		MaxIdleConnsPerHost:    256,
 		// Far more than the rate limit can use. Without a bound, a burst of calls
 		// opens connections that are not needed a moment later.
 		MaxConnsPerHost:        72,

@@ -44,7 +44,8 @@ type Result struct {
 	// TimedOut is whether the exchange reached its own deadline.
 	TimedOut bool
 
-	lost bool // net/http was about to send the request again by itself
+	lost        bool // net/http was about to send the request again by itself
+	unconnected bool // net/http certainly had no connection to send it on
 }
 
 // Exchange is one exchange that has not begun.
@@ -100,6 +101,7 @@ func (r *Result) mayHaveSent(t *trace, traces, ended bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r.lost = t.replayStopped
+	r.unconnected = t.traced && !t.connected && !t.written
 	if traces || t.traced {
 		return t.written || t.connected && ended
 	}
