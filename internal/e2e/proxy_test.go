@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"sync/atomic"
 	"testing"
@@ -174,15 +175,18 @@ func TestAHostThatIsUnknownForAMomentIsFoundAgain(t *testing.T) {
 
 // influxdata/influxdb-client-go#183, googleapis/google-cloud-go#10948
 func TestCloseIdleConnections(t *testing.T) {
-	closed := make(chan struct{}, 1)
-	server, connections := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"audit_id":"a"}`) }, nil)
-	count := server.Config.ConnState
-	server.Config.ConnState = func(c net.Conn, s http.ConnState) {
-		count(c, s)
-		if s == http.StateClosed {
-			closed <- struct{}{}
+	closed := make(chan struct{}, 10)
+	respond := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"audit_id":"a"}`) }
+	server, connections := serve(t, respond, func(server *httptest.Server) {
+		count := server.Config.ConnState
+		server.Config.ConnState = func(c net.Conn, s http.ConnState) {
+			count(c, s)
+			if s == http.StateClosed {
+				closed <- struct{}{}
+			}
 		}
-	}
+		server.Start()
+	})
 	client := via(t, server.URL, newTransport(t, nil))
 	require.NoError(t, testkit.Retrieve(t.Context(), client))
 	require.NoError(t, testkit.Retrieve(t.Context(), client))
