@@ -313,6 +313,8 @@ func TestWhatMakesTheExternalIDOfAFile(t *testing.T) {
 		"the doc type":        func(f *brellium.UploadFile) { f.DocType = "note" },
 		"no doc type":         func(f *brellium.UploadFile) { f.DocType = "" },
 		"the metadata":        func(f *brellium.UploadFile) { f.ExternalMetadata = map[string]any{"patient": "1002"} },
+		"a large number":      func(f *brellium.UploadFile) { f.ExternalMetadata = map[string]any{"badge": 12345678901234567} },
+		"the next number":     func(f *brellium.UploadFile) { f.ExternalMetadata = map[string]any{"badge": 12345678901234568} },
 		"no metadata":         func(f *brellium.UploadFile) { f.ExternalMetadata = nil },
 		"the content":         func(f *brellium.UploadFile) { *f = brellium.FileFromBytes("consent.pdf", nil) },
 		"fields that shift":   func(f *brellium.UploadFile) { f.Path, f.Filename = f.Path+"c", "onsent.pdf" },
