@@ -85,6 +85,7 @@ type call struct {
 	retries    int           // sent again after a failure other than a 429
 	throttled  int           // sent again after a 429
 	replayed   bool          // sent again with a new token after a 401
+	waiting    bool          // before a retry
 	sawUnknown bool          // a write whose outcome was unknown at some attempt
 	uncertain                // a write that may have taken effect
 	waited     time.Duration // for tokens before the first attempt
@@ -141,7 +142,7 @@ func (c *call) run(ctx context.Context, decode func(okResponse) error) error {
 	switch {
 	case err == errAlreadyDone:
 		c.last.verdict, c.last.reason, err = VerdictDone, errAlreadyDone.Error(), nil
-	case err != nil && err == ctx.Err(): // it ended in a wait
+	case err != nil && c.waiting:
 		err = c.interrupted(ctx, err)
 	}
 	if r := c.response; r != nil {
@@ -155,8 +156,7 @@ func (c *call) run(ctx context.Context, decode func(okResponse) error) error {
 }
 
 // minWait is the wait that checkRetry has set.
-func minWait(wait, _ time.Duration, _ int, _ *http.Response) time.Duration { return wait }
-
+func minWait(wait, _ time.Duration, _ int, _ *http.Response) time.Duration   { return wait }
 func returnError(_ *http.Response, err error, _ int) (*http.Response, error) { return nil, err }
 
 // attemptOver is all that go-retryablehttp learns of an attempt, so that
@@ -166,12 +166,12 @@ var attemptOver = &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}
 // RoundTrip makes one attempt: the call is the transport of its own retry
 // layer.
 func (c *call) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.waiting = false
 	c.attempt(r.Context())
 	return attemptOver, nil
 }
 
-// attempt makes one attempt. It leaves the result in c.last and c.failure.
-// Where the attempt cannot begin, the last response stays.
+// attempt makes one attempt and leaves the result in c.last and c.failure.
 func (c *call) attempt(ctx context.Context) {
 	queuedAt := time.Now()
 	adm, err := c.admit(ctx)
@@ -301,7 +301,7 @@ func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) 
 		c.started = sentAt.Add(-c.waited)
 	}
 	c.attempts++
-	c.last = outcome{token: adm.token}
+	c.last = outcome{token: adm.token, Result: wire.Result{Sent: true}} // in case the transport panics
 	o := &c.last
 	signal, observed := block.Silent, caller
 	defer func() { // also when a transport panics, so that nothing stays held
@@ -315,7 +315,7 @@ func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) 
 	defer cancel()
 	x := wire.New(ctx, cancel)
 	if req, err := c.newRequest(x.Context(), adm.token, extra); err != nil {
-		o.Err = err // the body could not be opened: never sent
+		o.Result = wire.Result{Err: err} // the body could not be opened: never sent
 	} else {
 		o.Result = x.RoundTrip(c.client.transport, req, c.payload.body, c.policy.idleTimeout)
 		o.readHeader()
@@ -393,7 +393,7 @@ func (c *call) checkRetry(ctx context.Context, _ *http.Response, _ error) (retry
 
 // retryAfter starts the next attempt after wait, which minWait passes on.
 func (c *call) retryAfter(ctx context.Context, wait time.Duration) (retry bool, err error) {
-	c.retry.RetryWaitMin = wait
+	c.retry.RetryWaitMin, c.waiting = wait, true
 	c.reportWait(ctx, wait)
 	return true, nil
 }

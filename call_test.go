@@ -235,3 +235,74 @@ func TestTotalTimeoutCoversTheWaitForAToken(t *testing.T) {
 		assert.Equal(t, 10*time.Second, time.Since(begun))
 	}, brellium.WithRateLimit(1, 0.1))
 }
+
+// A limiter of another package says that the deadline is too near as ours does.
+func TestADeadlineTooNearForAnyLimiterIsARateLimit(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		wait time.Duration
+	}{
+		"with its wait": {&brellium.InterruptedError{Wait: 3 * time.Second, Err: context.DeadlineExceeded}, 3 * time.Second},
+		"wrapped":       {fmt.Errorf("queue: %w", &brellium.InterruptedError{Wait: 3 * time.Second, Err: context.DeadlineExceeded}), 3 * time.Second},
+		"plain":         {context.DeadlineExceeded, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			limiter := testkit.LimiterFunc(func(context.Context) (brellium.Permit, error) { return nil, tc.err })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			err := testkit.Retrieve(ctx, testkit.NewTokenClient(t, brellium.WithRateLimiter(limiter)))
+			assert.ErrorIs(t, err, brellium.ErrRateLimited)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.True(t, brellium.IsTransient(err))
+			assert.Contains(t, err.Error(), "not sent: the rate limit requires")
+			wait, ok := brellium.RetryAfter(err)
+			assert.Equal(t, tc.wait, wait)
+			assert.Equal(t, tc.wait > 0, ok)
+		})
+	}
+}
+
+// Where a transport panics, the request may have gone out.
+func TestAPanicInTheTransportLeavesTheTokenUnknown(t *testing.T) {
+	var results []brellium.LimiterResult
+	limiter := testkit.LimiterFunc(func(context.Context) (brellium.Permit, error) { return testkit.Permit{Results: &results}, nil })
+	client := testkit.NewTokenClient(t, brellium.WithRateLimiter(limiter),
+		testkit.WithTransport(testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) { panic("after sending") })))
+	assert.Panics(t, func() { _ = testkit.CreateUser(t.Context(), client) })
+	require.Len(t, results, 1)
+	assert.Equal(t, brellium.SpentUnknown, results[0].Spent)
+}
+
+// wrappingContext makes a new error at each call of Err.
+type wrappingContext struct{ context.Context }
+
+func (c wrappingContext) Err() error {
+	if err := c.Context.Err(); err != nil {
+		return fmt.Errorf("shutting down: %w", err)
+	}
+	return nil
+}
+
+func TestAContextWithItsOwnErrorEndsAWaitAsAnyOther(t *testing.T) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.Status(503, "UNAVAILABLE").WithHeader("Retry-After", "20"))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(5*time.Second, cancel)
+		err := testkit.Retrieve(wrappingContext{ctx}, client)
+		var interrupted *brellium.InterruptedError
+		require.ErrorAs(t, err, &interrupted)
+		assert.Equal(t, 1, interrupted.Attempts)
+		assert.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+func TestACauseIsThatOfTheCallersContext(t *testing.T) {
+	lent, lend := context.WithCancelCause(t.Context())
+	lend(errors.New("of the observer"))
+	client := testkit.NewClient(t, brelliumtest.New(), brellium.WithObserver(brellium.ObserverFunc(func(context.Context, brellium.Event) context.Context { return lent })))
+	own := errors.New("of the caller")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(own)
+	err := testkit.Retrieve(ctx, client)
+	assert.ErrorIs(t, err, own)
+}

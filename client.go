@@ -132,24 +132,30 @@ func (c *Client) setUpServices() {
 // With returns a client that shares with c the access token, the rate limiter,
 // the connections, the block guard and the observers, and differs in the options
 // given: [WithMaxRetries], [WithAttemptTimeout], [WithTotalTimeout],
-// [WithHeader], [WithUserAgent] and [WithLogger] replace what c has,
-// [WithObserver] adds one, and [WithoutServerMessages] is added. It suits a program in which a web handler and a batch
-// job use the API. Options for what is shared, such as the credentials, the base
-// URL and the limiter, are a [ValidationError] that names them. Token requests
-// are made with the options of the client from [NewClient].
+// [WithPriority], [WithHeader], [WithUserAgent] and [WithLogger] replace what c
+// has, and [WithObserver] and [WithoutServerMessages] add to it. It suits a
+// program in which a web handler and a batch job use the API. Options for what is
+// shared, such as the credentials, the base URL and the limiter, are a
+// [ValidationError] that names them.
+//
+// Token requests, and the events of the token store, belong to the client from
+// [NewClient]. The event of a block or a limiter mode goes to the client whose
+// call noticed the change.
 func (c *Client) With(opts ...ClientOption) (*Client, error) {
 	cfg := clientConfig{
-		derived: true, policy: c.policy, header: maps.Clone(c.header), noMessages: c.noMessages,
+		derived: true, policy: c.policy, noMessages: c.noMessages,
 		observers: slices.Clone(c.observers.observers), logger: c.observers.logger,
 	}
 	if err := cfg.apply(opts); err != nil {
 		return nil, err
 	}
 	d := *c
-	d.policy, d.header, d.observers, d.noMessages = cfg.policy, cfg.header, observers{cfg.observers, cfg.logger}, cfg.noMessages
+	d.policy, d.observers, d.noMessages = cfg.policy, observers{cfg.observers, cfg.logger}, cfg.noMessages
+	d.header = maps.Clone(c.header)
 	if cfg.userAgent != "" {
 		d.header["User-Agent"] = []string{cfg.fullUserAgent()}
 	}
+	maps.Copy(d.header, cfg.header)
 	d.setUpServices()
 	return &d, nil
 }

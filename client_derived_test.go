@@ -240,3 +240,15 @@ func TestAPauseThatTheDeadlineDoesNotAllowSaysSo(t *testing.T) {
 		t.Fatal("Follow ended without an error")
 	})
 }
+
+func TestAHeaderOverridesTheUserAgentOfNewClientAndWith(t *testing.T) {
+	emu := brelliumtest.New()
+	opts := []brellium.ClientOption{brellium.WithHeader("User-Agent", "header/1"), brellium.WithUserAgent("agent/1")}
+	client, err := emu.Client(opts...)
+	require.NoError(t, err)
+	require.NoError(t, testkit.Retrieve(t.Context(), client))
+	require.NoError(t, testkit.Retrieve(t.Context(), derive(t, client, opts...)))
+	for _, r := range emu.Requests(brelliumtest.OpAuditRetrieve) {
+		assert.Equal(t, "header/1", r.Header.Get("User-Agent"))
+	}
+}

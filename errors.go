@@ -244,8 +244,9 @@ type ConnectionError struct {
 	// server.
 	Sent bool
 	// Err is the cause. Its text quotes nothing of the request. errors.Is matches
-	// any error in it; errors.As finds the error types of packages net, crypto/tls,
-	// crypto/x509 and syscall, and those of a transport of your own.
+	// any error in it; errors.As finds *net.OpError, *net.DNSError, syscall.Errno,
+	// the certificate and handshake errors of crypto/tls and crypto/x509, and the
+	// types of a transport of your own.
 	Err error
 
 	uncertain
@@ -409,11 +410,16 @@ func (e *InterruptedError) Error() string {
 		s += e.Operation + ": "
 	}
 	if e.Wait > 0 {
-		s += "not sent: "
-		if e.rateLimited {
-			s += "the rate limit requires "
+		why := "not sent: "
+		if e.Attempts > 0 {
+			why = "not continued: "
 		}
-		s += "a wait of " + e.Wait.Round(time.Millisecond).String() + ", longer than the deadline allows"
+		if e.rateLimited {
+			why += "the rate limit requires "
+		}
+		s += why + "a wait of " + e.Wait.Round(time.Millisecond).String() + ", longer than the deadline allows"
+	} else if e.rateLimited {
+		s += "not sent: the rate limit requires a wait longer than the deadline allows"
 	} else {
 		s += "interrupted after " + plural(e.Attempts, "attempt")
 	}
@@ -461,7 +467,7 @@ func (e *ValidationError) Error() string {
 // see [OutcomeUnknown].
 func IsTransient(err error) bool {
 	if e, ok := asType[*InterruptedError](err); ok {
-		return e.Wait > 0
+		return e.Wait > 0 || e.rateLimited
 	}
 	if e, ok := asType[*APIError](err); ok {
 		return e.StatusCode == http.StatusTooManyRequests || e.StatusCode == http.StatusRequestTimeout || e.StatusCode >= 500

@@ -36,9 +36,9 @@ type tokenRequest struct {
 //
 // The request is retried after transient failures, and after its Retry-After
 // when rate limited: 3 attempts in 15 seconds at most. [WithMaxRetries],
-// [WithAttemptTimeout], [WithTotalTimeout] and [WithHeader] do not apply: on
-// the client they have no effect here, and on this call they are a
-// [ValidationError]. [WithResponseInto] is filled only if this call started the
+// [WithAttemptTimeout] and [WithTotalTimeout] have no effect here on the client,
+// and on this call they and [WithHeader] are a [ValidationError].
+// [WithResponseInto] is filled only if this call started the
 // token request and waited for its end; otherwise it is left zero.
 //
 // The error is a [ValidationError], also for a client with [WithAccessToken];

@@ -328,6 +328,18 @@ type valuesContext struct {
 	values context.Context
 }
 
+// withoutValues is ctx as it was before observers added values, among which a
+// context's own cause would be.
+func withoutValues(ctx context.Context) context.Context {
+	for {
+		v, ok := ctx.(*valuesContext)
+		if !ok {
+			return ctx
+		}
+		ctx = v.Context
+	}
+}
+
 func (c *valuesContext) Value(key any) any {
 	if v := c.values.Value(key); v != nil {
 		return v

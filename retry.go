@@ -215,7 +215,7 @@ func (c *call) exhausted(reason ExhaustedReason) error {
 
 // interrupted builds the error of a call whose caller's context ended with err.
 func (c *call) interrupted(caller context.Context, err error) error {
-	e := &InterruptedError{Operation: c.op.name, Attempts: c.attempts, Err: err, cause: redact.Cause(caller), uncertain: c.uncertain}
+	e := &InterruptedError{Operation: c.op.name, Attempts: c.attempts, Err: err, cause: redact.Cause(withoutValues(caller)), uncertain: c.uncertain}
 	if _, again := asType[*InterruptedError](c.failure); !again {
 		e.Last = c.failure
 	}
@@ -237,8 +237,10 @@ func callerEnded(ctx context.Context) error {
 // limiterError returns the error of a limiter, which may be the caller's own,
 // as one that cannot be mistaken for a token's.
 func (c *call) limiterError(ctx context.Context, err error) error {
-	if _, ok := err.(*InterruptedError); ok {
-		return err
+	if e, ok := asType[*InterruptedError](err); ok {
+		limited := *e
+		limited.rateLimited = true
+		return &limited
 	}
 	if _, ok := ctx.Deadline(); ok && errors.Is(err, context.DeadlineExceeded) {
 		return &InterruptedError{Err: context.DeadlineExceeded, rateLimited: true}

@@ -87,20 +87,29 @@ func (e *hidden) As(target any) bool {
 		}
 		return ok
 	case *syscall.Errno, **tls.CertificateVerificationError, *tls.RecordHeaderError, *tls.AlertError,
-		*x509.UnknownAuthorityError, *x509.HostnameError, *x509.CertificateInvalidError:
+		*x509.UnknownAuthorityError, *x509.HostnameError, *x509.CertificateInvalidError,
+		*x509.ConstraintViolationError, *x509.InsecureAlgorithmError, *x509.SystemRootsError:
 		return errors.As(cause, target)
 	}
 	return outsideStandardLibrary(reflect.TypeOf(target).Elem()) && errors.As(cause, target)
 }
 
-// outsideStandardLibrary reports whether t is a concrete type of a package whose
-// path begins with a domain name, or of package main.
+// standardLibrary is the first element of the path of each of its packages.
+var standardLibrary = strings.Fields(`archive bufio bytes cmp compress container context crypto database debug embed
+	encoding errors expvar flag fmt go hash html image index internal io iter log maps math mime net os path plugin reflect
+	regexp runtime slices sort strconv strings structs sync syscall testing text time unicode unique unsafe vendor weak`)
+
+// outsideStandardLibrary reports whether t is a concrete type of another package.
 func outsideStandardLibrary(t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	host, _, _ := strings.Cut(t.PkgPath(), "/")
-	return t.Kind() != reflect.Interface && (host == "main" || strings.Contains(host, "."))
+	return t.Kind() != reflect.Interface && !isStandard(t.PkgPath())
+}
+
+func isStandard(pkgPath string) bool {
+	first, _, _ := strings.Cut(pkgPath, "/")
+	return first == "" || slices.Contains(standardLibrary, first)
 }
 
 // ForeignType names the type of the first error in the tree of err that is from

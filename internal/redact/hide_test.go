@@ -91,3 +91,13 @@ func TestHiddenErrorMatchesLikeItsCause(t *testing.T) {
 	assert.Equal(t, syscall.ECONNRESET, Hide(syscall.ECONNRESET), "quotes nothing")
 	assert.NoError(t, Hide(nil))
 }
+
+// The path of a module need not begin with a domain name.
+func TestTypesOfAnyModuleAreOutsideTheStandardLibrary(t *testing.T) {
+	for path, want := range map[string]bool{
+		"": true, "net": true, "net/url": true, "encoding/json": true, "internal/poll": true,
+		"main": false, "clinicsync/transport": false, "example.com/x": false, "netx/url": false,
+	} {
+		assert.Equal(t, want, isStandard(path), path)
+	}
+}

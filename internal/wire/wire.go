@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"slices"
@@ -193,9 +194,12 @@ func canonical(h http.Header) http.Header {
 		return h
 	}
 	c := make(http.Header, len(h))
-	for k, values := range h {
-		for _, v := range values {
-			c.Add(k, strings.TrimSpace(v))
+	for _, k := range slices.Sorted(maps.Keys(h)) { // in a fixed order, where a key comes in two cases
+		if key := http.CanonicalHeaderKey(k); c[key] == nil {
+			c[key] = []string{}
+			for _, v := range h[k] {
+				c[key] = append(c[key], strings.TrimSpace(v))
+			}
 		}
 	}
 	return c
