@@ -89,9 +89,203 @@ func TestWaitForAuditWaitsForALaggingList(t *testing.T) {
 	})
 }
 
-// A consumer crashes at every batch, before or after it has saved the checkpoint,
-// while audits are updated. It sees every update at least once, and never an older
-// state after a newer one.
+// basecamp/basecamp-sdk#436, jmrplens/gitlab-mcp-server#274: absent is not no.
+func TestWaitForAuditGoesOnWhereTheDocumentDoesNotSayWhetherItNeedsAnAudit(t *testing.T) {
+	for _, fields := range []string{``, `,"needs_audit":null,"audit_created":null`, `,"audit_created":false`, `,"needs_audit":true`, `,"needs_audit":null,"audit_created":false`} {
+		synctest.Test(t, func(t *testing.T) {
+			emu := brelliumtest.New()
+			client := testkit.NewClient(t, emu)
+			results, err := client.Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
+			require.NoError(t, err)
+			unknown := brelliumtest.Respond(200, "application/json", `{"document_id":"d","status":"complete"`+fields+`}`)
+			emu.Inject(brelliumtest.OpDocumentRetrieve, unknown)
+			audit, err := client.Documents.WaitForAudit(t.Context(), results[0].DocumentID)
+			require.NoError(t, err)
+			assert.Equal(t, []string{results[0].DocumentID}, audit.Documents)
+
+			emu.Inject(brelliumtest.OpDocumentRetrieve, unknown)
+			emu.Inject(brelliumtest.OpAuditList, brelliumtest.Respond(200, "application/json", `{"object":"list","data":[],"has_more":false}`))
+			audit, err = client.Documents.WaitForFinishedAudit(t.Context(), results[0].DocumentID)
+			require.NoError(t, err)
+			assert.Equal(t, brellium.AuditStatusComplete, audit.Status)
+		})
+	}
+}
+
+func TestWaitForFinishedAudit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		emu := brelliumtest.New(brelliumtest.WithAuditDelay(time.Minute), brelliumtest.WithAuditDuration(10*time.Minute))
+		client := testkit.NewClient(t, emu)
+		results, err := client.Documents.Upload(t.Context(), someFiles(4), brellium.UploadOptions{})
+		require.NoError(t, err)
+		ids := make([]string, len(results))
+		for i, r := range results {
+			ids[i] = r.DocumentID
+		}
+		begun := time.Now()
+		audit, err := client.Documents.WaitForAudit(t.Context(), ids[0])
+		require.NoError(t, err)
+		assert.Equal(t, brellium.AuditStatusTodo, audit.Status)
+		audit, err = client.Documents.WaitForFinishedAudit(t.Context(), ids[0])
+		require.NoError(t, err)
+		assert.Equal(t, brellium.AuditStatusComplete, audit.Status)
+		assert.GreaterOrEqual(t, time.Since(begun), 11*time.Minute)
+		assert.Less(t, time.Since(begun), 12*time.Minute)
+		assert.Less(t, emu.Count(brelliumtest.OpAuditRetrieve), 40)
+
+		require.True(t, emu.UpdateAudit(ids[1], func(a *brellium.Audit) { a.Status = brellium.AuditStatusError }))
+		audit, err = client.Documents.WaitForFinishedAudit(t.Context(), ids[1])
+		require.ErrorIs(t, err, brellium.ErrAuditFailed)
+		assert.Equal(t, []string{ids[1]}, audit.Documents)
+
+		none := brelliumtest.Respond(200, "application/json", `{"object":"list","data":[],"has_more":false}`)
+		emu.Inject(brelliumtest.OpAuditList, none, none)
+		emu.Inject(brelliumtest.OpDocumentRetrieve,
+			brelliumtest.Respond(200, "application/json", `{"document_id":"d","status":"error"}`),
+			brelliumtest.Respond(200, "application/json", `{"document_id":"d","status":"complete","needs_audit":false}`))
+		_, err = client.Documents.WaitForFinishedAudit(t.Context(), ids[2])
+		require.ErrorIs(t, err, brellium.ErrDocumentFailed)
+		_, err = client.Documents.WaitForFinishedAudit(t.Context(), ids[3])
+		require.ErrorIs(t, err, brellium.ErrNoAudit)
+
+		_, err = client.Documents.WaitForFinishedAudit(t.Context(), "none")
+		require.ErrorIs(t, err, brellium.ErrNotFound)
+		_, err = client.Documents.WaitForFinishedAudit(t.Context(), " ")
+		testkit.IsInvalid(t, err, "documentID", "")
+
+		require.True(t, emu.UpdateAudit(ids[2], func(a *brellium.Audit) { a.Status = brellium.AuditStatusProcessing }))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = client.Documents.WaitForFinishedAudit(ctx, ids[2])
+		var interrupted *brellium.InterruptedError
+		require.ErrorAs(t, err, &interrupted)
+	})
+}
+
+// Many documents: some finish soon, some late, some fail. A wait that is
+// interrupted is resumed with those that are left.
+func TestWaitForAuditsReportsEachDocumentOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 240
+		emu := brelliumtest.New(brelliumtest.WithAuditDelay(time.Minute), brelliumtest.WithAuditDuration(3*time.Minute))
+		emu.SeedAudits(1000)
+		client := testkit.NewClient(t, emu)
+		results, err := client.Documents.Upload(t.Context(), someFiles(n), brellium.UploadOptions{})
+		require.NoError(t, err)
+		left := map[string]bool{}
+		var ids []string
+		for _, r := range results {
+			ids, left[r.DocumentID] = append(ids, r.DocumentID), true
+		}
+		all := slices.Clone(ids)
+		ids = append(ids, ids[7]) // twice, and still one result
+		for _, id := range all[:10] {
+			require.True(t, emu.FailDocument(id))
+		}
+		time.AfterFunc(2*time.Minute, func() {
+			for _, id := range all[10:20] {
+				assert.True(t, emu.UpdateAudit(id, func(a *brellium.Audit) { a.Status = brellium.AuditStatusError }))
+			}
+			for _, id := range all[20:23] {
+				assert.True(t, emu.UpdateAudit(id, func(a *brellium.Audit) { a.Status = brellium.AuditStatusProcessing }))
+			}
+		})
+		time.AfterFunc(20*time.Minute, func() {
+			for _, id := range all[20:23] {
+				assert.True(t, emu.UpdateAudit(id, func(a *brellium.Audit) { a.Status = brellium.AuditStatusComplete }))
+			}
+		})
+		emu.ClearRequests()
+		outcomes := map[error]int{}
+		for round := 0; len(left) > 0; round++ {
+			require.Less(t, round, 20)
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute) // interrupted again and again
+			for result, err := range client.Documents.WaitForAudits(ctx, ids) {
+				if err != nil {
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					assert.Nil(t, result)
+					break
+				}
+				require.True(t, left[result.DocumentID], "reported twice")
+				delete(left, result.DocumentID)
+				outcomes[result.Err]++
+				if result.Err == nil || result.Err == brellium.ErrAuditFailed {
+					assert.Equal(t, []string{result.DocumentID}, result.Audit.Documents)
+				}
+				if len(left) == 100 {
+					break
+				}
+			}
+			cancel()
+			ids = slices.DeleteFunc(ids, func(id string) bool { return !left[id] })
+		}
+		assert.Equal(t, map[error]int{nil: n - 20, brellium.ErrAuditFailed: 10, brellium.ErrDocumentFailed: 10}, outcomes)
+		assert.Less(t, emu.Count(brelliumtest.OpAny), 4*n, "more than a few requests for each document")
+	})
+}
+
+func TestWaitForAuditsSendsAtMostOneRequestPerDocumentAndPoll(t *testing.T) {
+	for _, test := range []struct{ documents, others, most int }{{1, 0, 1}, {2, 0, 2}, {40, 0, 6}, {3, 450, 3}} {
+		synctest.Test(t, func(t *testing.T) {
+			emu := brelliumtest.New(brelliumtest.WithAuditDelay(time.Hour), brelliumtest.WithAuditDuration(time.Hour))
+			client := testkit.NewClient(t, emu, brellium.WithoutRateLimiter())
+			results, err := client.Documents.Upload(t.Context(), someFiles(test.documents), brellium.UploadOptions{})
+			require.NoError(t, err)
+			var ids []string
+			for _, r := range results {
+				ids = append(ids, r.DocumentID)
+			}
+			emu.ClearRequests()
+			go func() {
+				for range 20 { // an organization in which other audits change all the time
+					for range test.others {
+						emu.AddAudit("complete")
+					}
+					time.Sleep(10 * time.Second)
+				}
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			for _, err := range client.Documents.WaitForAudits(ctx, ids) {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			}
+			polls := map[time.Time]int{}
+			for i, r := range emu.Requests() {
+				if i > 0 && r.Operation != brelliumtest.OpTokenCreate {
+					polls[r.Arrived]++
+				}
+			}
+			require.Greater(t, len(polls), 15)
+			first := emu.Requests()[0].Arrived
+			for at, requests := range polls {
+				if at != first {
+					assert.LessOrEqual(t, requests, test.most)
+				}
+			}
+			assert.LessOrEqual(t, polls[first], test.documents)
+		})
+	}
+}
+
+func TestWaitForAuditsOfNoneAndOfWrongOnes(t *testing.T) {
+	emu := brelliumtest.New()
+	client := testkit.NewClient(t, emu)
+	for range client.Documents.WaitForAudits(t.Context(), nil) {
+		t.Fatal("there is nothing to report")
+	}
+	for result, err := range client.Documents.WaitForAudits(t.Context(), []string{"a", " "}) {
+		assert.Nil(t, result)
+		testkit.IsInvalid(t, err, "documentIDs[1]", "")
+	}
+	for _, err := range client.Documents.WaitForAudits(nil, []string{"a"}) { //nolint:staticcheck // nil on purpose
+		testkit.IsInvalid(t, err, "ctx", "")
+	}
+	assert.Zero(t, emu.Count(brelliumtest.OpAny))
+}
+
+// A consumer that crashes at every batch, before or after it has saved the
+// checkpoint, while audits are updated all the time: it sees every update at
+// least once, and never an older state after a newer one.
 func TestFollowLosesNothingThroughCrashes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const audits, updates = 250, 150

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,10 +48,12 @@ type Document struct {
 	Status     DocumentStatus `json:"status"`
 	// Handler is the name of what processes the document.
 	Handler string `json:"handler"`
-	// AuditCreated is true once the document's audit exists.
-	AuditCreated bool `json:"audit_created"`
-	// NeedsAudit is false if the document will get no audit.
-	NeedsAudit       bool     `json:"needs_audit"`
+	// AuditCreated is true once the document's audit exists, and nil if the
+	// response does not say.
+	AuditCreated *bool `json:"audit_created"`
+	// NeedsAudit is false if the document will get no audit, and nil if the
+	// response does not say.
+	NeedsAudit       *bool    `json:"needs_audit"`
 	ExternalMetadata Metadata `json:"external_metadata"`
 	// UploadURL is the address to PUT the file to. It is empty once the file
 	// has arrived.
@@ -274,42 +277,319 @@ var (
 	// ErrNoAudit is the error of [DocumentService.WaitForAudit] for a document
 	// that is complete and needs no audit.
 	ErrNoAudit = errors.New("brellium: the document needs no audit")
+	// ErrAuditFailed is the error of [DocumentService.WaitForFinishedAudit] for
+	// an audit whose status is "error".
+	ErrAuditFailed = errors.New("brellium: the audit failed")
 )
 
 const (
 	firstAuditPoll = 2 * time.Second
 	maxAuditPoll   = 30 * time.Second
+	// While the updated audits are listed, one in auditTurns of the documents is
+	// asked for by itself every maxAuditPoll.
+	auditTurns = 8
 )
 
 // WaitForAudit waits until the audit of a document exists, and returns it; the
-// audit may still be in progress. The error is [ErrDocumentFailed] if the
-// document cannot be processed, and [ErrNoAudit] if it needs no audit.
+// audit may still be in progress. [DocumentService.WaitForFinishedAudit] waits
+// until it is finished. The error is [ErrDocumentFailed] if the document cannot
+// be processed, and [ErrNoAudit] if it needs no audit.
 //
 // It retrieves the document at once, then after about 2 s, and then less and
 // less often, up to every 30 s. Give ctx a deadline; if it ends first, the error
-// is an [InterruptedError]. Each look costs one request of the rate limit: to
-// wait for many documents, use [AuditService.Follow]. The call options apply to
-// each request. A request that fails after its retries ends the wait with its
-// error, as described at [DocumentService.Create].
+// is an [InterruptedError]. Each poll costs one request of the rate limit: to
+// wait for many documents, use [DocumentService.WaitForAudits]. The call options
+// apply to each request. A request that fails after its retries ends the wait
+// with its error, as described at [DocumentService.Create].
 func (s *DocumentService) WaitForAudit(ctx context.Context, documentID string, opts ...CallOption) (*Audit, error) {
 	for delay := firstAuditPoll; ; delay = min(delay*3/2, maxAuditPoll) {
 		d, err := s.Retrieve(ctx, documentID, opts...)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case d.AuditCreated:
-			audit, err := s.client.Audits.newest(ctx, documentID, opts)
-			if audit != nil || err != nil {
-				return audit, err
-			} // else the list is not up to date yet
-		case d.Status == DocumentStatusError:
-			return nil, ErrDocumentFailed
-		case d.Status == DocumentStatusComplete && !d.NeedsAudit:
-			return nil, ErrNoAudit
 		}
-		jitter := time.Duration((0.8 + 0.4*rand.Float64()) * float64(delay))
-		if err := pause(ctx, jitter, "documents.wait_for_audit", 0, nil); err != nil {
+		exists, err := d.audited()
+		if exists {
+			var audit *Audit
+			if audit, err = s.client.Audits.newest(ctx, documentID, opts); audit != nil {
+				return audit, nil
+			} // else the list is not up to date yet
+		}
+		if err == nil {
+			err = pausePoll(ctx, delay)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
+}
+
+// audited reports whether the document's audit may exist. The error is that of a
+// document that will have none.
+func (d *Document) audited() (bool, error) {
+	complete := d.Status == DocumentStatusComplete
+	switch {
+	case d.AuditCreated != nil && *d.AuditCreated:
+		return true, nil
+	case d.Status == DocumentStatusError:
+		return false, ErrDocumentFailed
+	case complete && d.NeedsAudit != nil && !*d.NeedsAudit:
+		return false, ErrNoAudit
+	}
+	return complete && d.AuditCreated == nil, nil
+}
+
+// pausePoll waits for about delay.
+func pausePoll(ctx context.Context, delay time.Duration) error {
+	jitter := time.Duration((0.8 + 0.4*rand.Float64()) * float64(delay))
+	return pause(ctx, jitter, "documents.wait_for_audit", 0, nil)
+}
+
+// WaitForFinishedAudit waits until the audit of a document is finished, and
+// returns it. If the audit's status is "error", it is returned together with
+// [ErrAuditFailed]. Otherwise it works as [DocumentService.WaitForAudits] does for
+// one document: each poll is one request.
+//
+// The error is [ErrDocumentFailed] if the document cannot be processed,
+// [ErrNoAudit] if it needs no audit, an [APIError] that matches [ErrNotFound] if
+// there is no such document, an [InterruptedError] if ctx ends first, and
+// otherwise that of the request that failed after its retries, as described at
+// [DocumentService.Create].
+func (s *DocumentService) WaitForFinishedAudit(ctx context.Context, documentID string, opts ...CallOption) (audit *Audit, err error) {
+	if err := validateID("documentID", documentID); err != nil {
+		return nil, err
+	}
+	for result, e := range s.WaitForAudits(ctx, []string{documentID}, opts...) {
+		if audit, err = nil, e; e == nil {
+			audit, err = result.Audit, result.Err
+		}
+		break
+	}
+	return audit, err
+}
+
+// AuditResult is the outcome of [DocumentService.WaitForAudits] for one document.
+type AuditResult struct {
+	DocumentID string
+	// Audit is the document's audit: its status is "complete", or "error" with
+	// [ErrAuditFailed]. It is nil if there is none.
+	Audit *Audit
+	// Err is nil if the audit is complete. Otherwise it is [ErrAuditFailed],
+	// [ErrDocumentFailed], [ErrNoAudit], or an [APIError] that matches
+	// [ErrNotFound] if the document or its audit does not exist.
+	Err error
+}
+
+// WaitForAudits waits for the audits of many documents, and iterates over the
+// results in the order in which they are seen to be finished. Each document has
+// one result, also one whose audit failed or that will have no audit.
+//
+// It asks for each document at once. After that it polls every 2 s while audits
+// progress, and otherwise less and less often, up to every 30 s. A poll lists the
+// audits that were updated since the previous one, 100 with each request. Every
+// 30 s it also asks for an eighth of the documents by itself, so that a document
+// that will have no audit is reported within about 4 minutes. Where so many other
+// audits change that this would take more requests, it asks for each document
+// instead. A poll never sends more requests than documents are left.
+//
+// Iteration ends after the last result, or with the first error. The error is an
+// [InterruptedError] if ctx ends first, and otherwise that of the request that
+// failed after its retries, as described at [DocumentService.Create]. To resume,
+// call WaitForAudits with the documents that had no result: none is lost.
+func (s *DocumentService) WaitForAudits(ctx context.Context, documentIDs []string, opts ...CallOption) iter.Seq2[*AuditResult, error] {
+	return func(yield func(*AuditResult, error) bool) {
+		w, err := s.newAuditWait(ctx, documentIDs, opts)
+		if err == nil {
+			w.report = func(r *AuditResult) bool { return yield(r, nil) }
+			err = w.run(ctx)
+		}
+		if err != nil && err != errStopped {
+			yield(nil, err)
+		}
+	}
+}
+
+// errStopped ends a wait whose caller has broken out of the loop.
+var errStopped = errors.New("stopped")
+
+// auditWait is one WaitForAudits.
+type auditWait struct {
+	client   *Client
+	opts     []CallOption
+	response *Response
+	report   func(*AuditResult) bool
+	left     []*awaitedDocument // those to ask for by themselves first come first
+	byID     map[string]*awaitedDocument
+	changed  bool      // since the last pause
+	since    time.Time // updates before this time have been seen; zero: none yet
+	asked    time.Time // when documents were last asked for by themselves
+	singly   bool      // too many other audits change to list them
+}
+
+// awaitedDocument is a document whose audit is not finished.
+type awaitedDocument struct {
+	id     string
+	audit  *Audit // nil: none known
+	listed bool   // the list had no audit of it when it was last asked
+	exists bool   // its audit exists although no list has it yet
+}
+
+func (s *DocumentService) newAuditWait(ctx context.Context, documentIDs []string, opts []CallOption) (*auditWait, error) {
+	if ctx == nil {
+		return nil, &ValidationError{Field: "ctx", Reason: "must not be nil"}
+	}
+	var cfg callConfig
+	if err := cfg.apply(opts, false); err != nil {
+		return nil, err
+	}
+	w := &auditWait{client: s.client, response: cfg.response, byID: make(map[string]*awaitedDocument, len(documentIDs))}
+	if w.response == nil {
+		w.response = new(Response)
+	}
+	w.opts = append(slices.Clip(opts), WithResponseInto(w.response))
+	for i, id := range documentIDs {
+		if err := validateID("documentIDs["+strconv.Itoa(i)+"]", id); err != nil {
+			return nil, err
+		}
+		if w.byID[id] == nil {
+			w.byID[id] = &awaitedDocument{id: id}
+			w.left = append(w.left, w.byID[id])
+		}
+	}
+	return w, nil
+}
+
+// run polls until no document is left.
+func (w *auditWait) run(ctx context.Context) error {
+	for delay := firstAuditPoll; len(w.left) > 0; delay = min(delay*3/2, maxAuditPoll) {
+		singly := len(w.left)
+		if !w.since.IsZero() && !w.singly && len(w.left) > 1 {
+			if singly = 0; time.Since(w.asked) >= maxAuditPoll {
+				singly = (len(w.left) + auditTurns - 1) / auditTurns
+			}
+			if err := w.listUpdated(ctx, len(w.left)-singly); err != nil {
+				return err
+			}
+		}
+		if singly > 0 {
+			w.asked = time.Now()
+		}
+		for range min(singly, len(w.left)) {
+			if err := w.ask(ctx); err != nil {
+				return err
+			}
+		}
+		if len(w.left) == 0 {
+			return nil
+		}
+		if w.changed {
+			w.changed, delay = false, firstAuditPoll
+		}
+		if err := pausePoll(ctx, delay); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listUpdated reads the audits that were updated since the last time, with at
+// most this many requests.
+func (w *auditWait) listUpdated(ctx context.Context, pages int) error {
+	sent := time.Now()
+	page, err := w.client.Audits.List(ctx, AuditListParams{UpdatedAfter: w.since.UTC().Truncate(time.Second), Limit: 100}, w.opts...)
+	since := w.response.timeAt(sent).Add(-defaultFollowLag)
+	for n := 1; ; n++ {
+		if page != nil {
+			for i := range page.Data {
+				if err := w.saw(detached(&page.Data[i])); err != nil {
+					return err
+				}
+			}
+		}
+		switch {
+		case err != nil:
+			return err
+		case !page.HasMore:
+			w.since = since
+			return nil
+		case n == pages:
+			w.singly = true
+			return nil
+		}
+		page, err = page.Next(ctx)
+	}
+}
+
+// ask asks for the document whose turn it is, with one request.
+func (w *auditWait) ask(ctx context.Context) (err error) {
+	d, sent := w.left[0], time.Now()
+	var audit *Audit
+	switch {
+	case d.audit != nil:
+		audit, err = w.client.Audits.Retrieve(ctx, d.audit.AuditID, w.opts...)
+	case !d.listed:
+		audit, err = w.client.Audits.newest(ctx, d.id, w.opts)
+		d.listed = err == nil
+	default:
+		var doc *Document
+		if doc, err = w.client.Documents.Retrieve(ctx, d.id, w.opts...); err == nil {
+			known := d.exists
+			if d.exists, err = doc.audited(); err != nil {
+				return w.finish(d, nil, err)
+			}
+			d.listed, w.changed = !d.exists, w.changed || d.exists && !known
+		}
+	}
+	if errors.Is(err, ErrNotFound) {
+		return w.finish(d, nil, err)
+	}
+	if err != nil {
+		return err
+	}
+	if w.since.IsZero() {
+		w.since = w.response.timeAt(sent).Add(-defaultFollowLag)
+	}
+	w.left = append(w.left[1:], d)
+	if audit == nil {
+		return nil
+	}
+	return w.update(d, audit)
+}
+
+// saw takes note of an audit from the list.
+func (w *auditWait) saw(audit *Audit) error {
+	for _, id := range audit.Documents {
+		if d := w.byID[id]; d != nil {
+			if err := w.update(d, audit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// update takes note of a document's audit, unless it is older than the known one.
+func (w *auditWait) update(d *awaitedDocument, audit *Audit) error {
+	if d.audit != nil && audit.Timestamp.Before(d.audit.Timestamp.Time) {
+		return nil
+	}
+	w.changed = w.changed || d.audit == nil || d.audit.Status != audit.Status
+	d.audit = audit
+	switch audit.Status {
+	case AuditStatusComplete:
+		return w.finish(d, audit, nil)
+	case AuditStatusError:
+		return w.finish(d, audit, ErrAuditFailed)
+	}
+	return nil
+}
+
+// finish reports the result of a document.
+func (w *auditWait) finish(d *awaitedDocument, audit *Audit, err error) error {
+	delete(w.byID, d.id)
+	w.left = slices.DeleteFunc(w.left, func(other *awaitedDocument) bool { return other == d })
+	w.changed = true
+	if !w.report(&AuditResult{DocumentID: d.id, Audit: audit, Err: err}) {
+		return errStopped
+	}
+	return nil
 }

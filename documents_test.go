@@ -39,8 +39,8 @@ func TestDocumentsCreateRetrieveAndList(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "document", got.Object)
 		assert.Equal(t, brellium.Metadata{"big": json.Number("9007199254740993")}, got.ExternalMetadata)
-		assert.True(t, got.NeedsAudit)
-		assert.False(t, got.AuditCreated)
+		assert.True(t, *got.NeedsAudit)
+		assert.False(t, *got.AuditCreated)
 
 		page, err := client.Documents.List(t.Context(), brellium.DocumentListParams{ExternalID: "visit-1"})
 		require.NoError(t, err)

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
@@ -173,6 +176,82 @@ func ExampleDocumentService_WaitForAudit() {
 		fmt.Println(audit.Status)
 	}
 	// Output: complete
+}
+
+// WaitForFinishedAudit waits until the audit of one document is finished.
+func ExampleDocumentService_WaitForFinishedAudit() {
+	emulator := brelliumtest.New()
+	client, err := emulator.Client()
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	files := []brellium.UploadFile{brellium.FileFromBytes("note.txt", []byte("A session note."))}
+	results, err := client.Documents.Upload(ctx, files, brellium.UploadOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	score := 87.5
+	emulator.SetAudit(brellium.Audit{Documents: []string{results[0].DocumentID}, Score: &score}) // no need to wait here
+
+	audit, err := client.Documents.WaitForFinishedAudit(ctx, results[0].DocumentID)
+	switch {
+	case errors.Is(err, brellium.ErrAuditFailed):
+		fmt.Println("the audit failed:", audit.Flags)
+	case err != nil:
+		log.Fatal(err)
+	default:
+		fmt.Println(audit.Status, *audit.Score)
+	}
+	// Output: complete 87.5
+}
+
+// WaitForAudits waits for the audits of many documents. If it is interrupted, call
+// it again with the documents that are left.
+func ExampleDocumentService_WaitForAudits() {
+	emulator := brelliumtest.New(brelliumtest.WithAuditDelay(0))
+	client, err := emulator.Client()
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	var files []brellium.UploadFile
+	for i := range 3 {
+		files = append(files, brellium.FileFromBytes(fmt.Sprintf("note-%d.txt", i), []byte("A session note.")))
+	}
+	uploads, err := client.Documents.Upload(ctx, files, brellium.UploadOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	emulator.UpdateAudit(uploads[1].DocumentID, func(audit *brellium.Audit) {
+		audit.Status = brellium.AuditStatusError
+	})
+
+	left := map[string]string{} // document ids to filenames
+	for i, upload := range uploads {
+		left[upload.DocumentID] = files[i].Filename
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Hour)
+	defer cancel()
+	for result, err := range client.Documents.WaitForAudits(ctx, slices.Collect(maps.Keys(left))) {
+		if err != nil {
+			log.Print(err) // wait for those in left again later
+			break
+		}
+		name := left[result.DocumentID]
+		delete(left, result.DocumentID)
+		if result.Err != nil {
+			fmt.Println(name, result.Err) // ErrDocumentFailed, ErrNoAudit, ErrAuditFailed or ErrNotFound
+			continue
+		}
+		fmt.Println(name, result.Audit.Status)
+	}
+	fmt.Println(len(left), "left")
+	// Unordered output:
+	// note-0.txt complete
+	// note-1.txt brellium: the audit failed
+	// note-2.txt complete
+	// 0 left
 }
 
 // The fields beside the content may be set afterwards.

@@ -27,6 +27,9 @@ var methodOperations = map[string][]string{
 	"Documents.Put":          {"documents.put"},
 	"Documents.WaitForAudit": {"documents.retrieve", "audits.list"},
 
+	"Documents.WaitForFinishedAudit": {"documents.retrieve", "audits.list", "audits.retrieve"},
+	"Documents.WaitForAudits":        {"documents.retrieve", "audits.list", "audits.retrieve"},
+
 	"Users.Create":   {"users.create"},
 	"Users.Retrieve": {"users.retrieve"},
 	"Users.List":     {"users.list"},

@@ -415,12 +415,13 @@ func TestOnlyAllAcceptsWithPrefetch(t *testing.T) {
 	file := brellium.FileFromBytes("a.pdf", []byte("one"))
 	_, err19 := client.Documents.Upload(ctx, []brellium.UploadFile{file}, brellium.UploadOptions{}, opt)
 	_, err20 := client.Documents.WaitForAudit(ctx, "x", opt)
+	_, err23 := client.Documents.WaitForFinishedAudit(ctx, "x", opt)
 	_, err21 := testkit.NewClient(t, brelliumtest.New()).OAuth.CreateToken(ctx, opt)
 	var err22 error
 	for _, err := range client.Audits.Follow(ctx, brellium.FollowCheckpoint{}, brellium.FollowOptions{CatchUp: true}, opt) {
 		err22 = err
 	}
-	for _, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19, err20, err21, err22} {
+	for _, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14, err15, err16, err17, err18, err19, err20, err21, err22, err23} {
 		testkit.IsInvalid(t, err, "WithPrefetch", "")
 	}
 	assert.Zero(t, mock.GetTotalCallCount())

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/brellium/brellium-go"
 )
 
 // SampleAuditID is the id of the sample audit from the API guide, which every
@@ -25,7 +27,9 @@ type auditRecord struct {
 	documents []string
 	created   time.Time
 	updated   time.Time
-	json      []byte // cached encoding; never modified
+	json      []byte          // cached encoding; never modified
+	content   *brellium.Audit // the fields that are not above; nil: generated
+	automatic bool            // its status progresses by itself
 }
 
 // SeedAudits adds n synthetic audits of about 2.5 KB each. They are generated
@@ -48,6 +52,93 @@ func (e *Emulator) AddAudit(status string, flags ...string) string {
 	}
 	e.addAudit(rec)
 	return rec.id
+}
+
+// SetAudit adds an audit, or replaces the one with its AuditID. An empty AuditID
+// stands for the audit of its first document, or else for a new id; a zero Timestamp
+// for now, and an empty status for "complete". Its documents, if the emulator has
+// them, are complete with this audit from now on. SetAudit returns the audit's id.
+func (e *Emulator) SetAudit(audit brellium.Audit) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	e.documents.settle(e, now)
+	if audit.AuditID == "" && len(audit.Documents) > 0 {
+		if d := e.findDocument(audit.Documents[0]); d != nil {
+			audit.AuditID = d.AuditID
+		}
+	}
+	if audit.AuditID == "" {
+		audit.AuditID = e.newID()
+	}
+	if audit.Timestamp.IsZero() {
+		audit.Timestamp.Time = now
+	}
+	if audit.Status == "" {
+		audit.Status = brellium.AuditStatusComplete
+	}
+	i, found := e.findAudit(audit.AuditID)
+	if !found {
+		i = len(e.audits)
+		e.addAudit(&auditRecord{id: audit.AuditID, seed: -1})
+	}
+	e.putAudit(i, audit, now)
+	return audit.AuditID
+}
+
+// UpdateAudit changes an audit, such as its Status, Flags, Score, People or
+// Responses. The id is the audit's, or the id or external id of its document.
+// UpdateAudit reports whether there is such an audit. If change sets the status,
+// the audit no longer progresses by itself.
+func (e *Emulator) UpdateAudit(id string, change func(*brellium.Audit)) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	e.documents.settle(e, now)
+	if d := e.findDocument(id); d != nil {
+		id = d.AuditID
+	}
+	i, found := e.findAudit(id)
+	if !found {
+		return false
+	}
+	var audit brellium.Audit
+	if err := json.Unmarshal(e.auditJSON(i), &audit); err != nil {
+		return false // not reached: the emulator encoded it
+	}
+	change(&audit)
+	audit.AuditID = id
+	e.putAudit(i, audit, now)
+	return true
+}
+
+// putAudit replaces the audit at a position.
+func (e *Emulator) putAudit(i int, audit brellium.Audit, now time.Time) {
+	rec := e.ownAudit(i)
+	rec.automatic = rec.automatic && rec.status == string(audit.Status)
+	rec.status, rec.flags, rec.setID = string(audit.Status), slices.Clone(audit.Flags), audit.SetID
+	rec.documents, rec.created = slices.Clone(audit.Documents), audit.Timestamp.Time
+	rec.seed, rec.updated, rec.json = -1, now, nil
+	audit.DisplayInfo, audit.People = slices.Clone(audit.DisplayInfo), slices.Clone(audit.People)
+	audit.Responses = slices.Clone(audit.Responses)
+	rec.content = &audit
+	for n, id := range rec.documents {
+		if d := e.findDocument(id); d != nil {
+			d.Status, d.AuditID, rec.documents[n] = docComplete, rec.id, d.DocumentID
+		}
+	}
+}
+
+// ownAudit returns the record of the audit at a position, and makes one for an
+// unchanged seeded audit.
+func (e *Emulator) ownAudit(i int) *auditRecord {
+	if e.audits[i] == nil {
+		seeded := e.seededAudit(i)
+		seeded.id = seededID(auditSpace, i)
+		e.audits[i] = &seeded
+		e.auditIndex[seeded.id] = i
+	}
+	return e.audits[i]
 }
 
 // AuditIDs returns the ids of all audits in list order.
@@ -186,14 +277,7 @@ func (e *Emulator) batchUpdateAudits(c *call) response {
 
 // setFlags replaces an audit's flags.
 func (e *Emulator) setFlags(i int, flags []string, now time.Time) {
-	rec := e.audits[i]
-	if rec == nil {
-		seeded := e.seededAudit(i)
-		rec = &seeded
-		rec.id = seededID(auditSpace, i)
-		e.audits[i] = rec
-		e.auditIndex[rec.id] = i
-	}
+	rec := e.ownAudit(i)
 	rec.flags, rec.updated, rec.json = flags, now, nil
 }
 
@@ -293,6 +377,9 @@ func (e *Emulator) auditJSON(i int) []byte {
 // appendAudit appends an audit's JSON.
 func (e *Emulator) appendAudit(dst []byte, i int) []byte {
 	a := e.auditAt(i)
+	if a.content != nil {
+		return appendJSON(dst, a.value())
+	}
 	position := i
 	if a.seed >= 0 {
 		position = a.seed
@@ -330,6 +417,24 @@ func (e *Emulator) appendAudit(dst []byte, i int) []byte {
 	}
 	dst = append(dst, ']')
 	return appendContent(dst, position, a.status)
+}
+
+// value returns an audit that was set as a value.
+func (a *auditRecord) value() *brellium.Audit {
+	v := *a.content
+	v.AuditID, v.Object, v.Status, v.SetID = a.id, "audit", brellium.AuditStatus(a.status), a.setID
+	v.Timestamp.Time = a.created.UTC()
+	v.Flags, v.Documents = orEmpty(a.flags), orEmpty(a.documents)
+	v.DisplayInfo, v.People, v.Responses = orEmpty(v.DisplayInfo), orEmpty(v.People), orEmpty(v.Responses)
+	return &v
+}
+
+// orEmpty returns a slice that is not encoded as null.
+func orEmpty[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
 }
 
 // appendString appends a string as JSON, with a fast path for strings that

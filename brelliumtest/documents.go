@@ -3,6 +3,7 @@ package brelliumtest
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -15,6 +16,13 @@ const (
 	docInProgress = "in_progress"
 	docComplete   = "complete"
 	docError      = "error"
+)
+
+// The statuses that an audit goes through by itself.
+const (
+	auditTodo       = "todo"
+	auditInProgress = "in_progress"
+	auditComplete   = "complete"
 )
 
 // Document is a document in the emulator, with its file.
@@ -51,8 +59,9 @@ type documentStore struct {
 	byID       map[string]*documentRecord
 	byExternal map[string]*documentRecord
 	waiting    []waitingDocument
-	urls       uint64 // number of upload URLs issued
-	expired    uint64 // URLs up to this number were made to expire
+	auditing   []*auditRecord // audits that progress by themselves, in creation order
+	urls       uint64         // number of upload URLs issued
+	expired    uint64         // URLs up to this number were made to expire
 }
 
 type waitingDocument struct {
@@ -65,7 +74,7 @@ func (s *documentStore) init() {
 	s.byExternal = make(map[string]*documentRecord)
 }
 
-// settle creates the audits that are due.
+// settle creates the audits that are due, and lets them progress.
 func (s *documentStore) settle(e *Emulator, now time.Time) {
 	for len(s.waiting) > 0 && !now.Before(s.waiting[0].due) {
 		w := s.waiting[0]
@@ -74,11 +83,33 @@ func (s *documentStore) settle(e *Emulator, now time.Time) {
 			continue
 		}
 		w.doc.Status, w.doc.AuditID = docComplete, e.newID()
-		e.addAudit(&auditRecord{
-			id: w.doc.AuditID, seed: -1, status: "complete", flags: []string{}, setID: seededSetID(0),
-			documents: []string{w.doc.DocumentID}, created: w.due, updated: w.due,
-		})
+		audit := &auditRecord{
+			id: w.doc.AuditID, seed: -1, status: auditTodo, flags: []string{}, setID: seededSetID(0),
+			documents: []string{w.doc.DocumentID}, created: w.due, updated: w.due, automatic: true,
+		}
+		e.addAudit(audit)
+		s.auditing = append(s.auditing, audit)
 	}
+	s.auditing = slices.DeleteFunc(s.auditing, func(a *auditRecord) bool {
+		return !a.progress(now, e.auditDuration)
+	})
+}
+
+// progress sets the status of an audit that takes d, and reports whether there is
+// more to come.
+func (a *auditRecord) progress(now time.Time, d time.Duration) bool {
+	for a.automatic {
+		status, due := auditInProgress, a.created.Add(d/2)
+		if a.status == auditInProgress {
+			status, due = auditComplete, a.created.Add(d)
+		}
+		if now.Before(due) {
+			return true
+		}
+		a.status, a.updated, a.json = status, due, nil
+		a.automatic = status != auditComplete
+	}
+	return false
 }
 
 // Documents returns the documents in creation order.

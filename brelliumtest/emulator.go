@@ -35,6 +35,7 @@ type Emulator struct {
 	tokenLifetime    time.Duration
 	uploadLifetime   time.Duration
 	auditDelay       time.Duration
+	auditDuration    time.Duration
 	recipientListLag time.Duration
 	userListLag      time.Duration
 	recordLimit      int // negative: no limit
@@ -79,6 +80,7 @@ func New(opts ...Option) *Emulator {
 		tokenLifetime:  time.Hour,
 		uploadLifetime: 15 * time.Minute,
 		auditDelay:     2 * time.Second,
+		auditDuration:  2 * time.Second,
 		recordLimit:    -1,
 		mintBurst:      20,
 		mintPerSecond:  0.1,

@@ -47,9 +47,17 @@ func WithUploadURLLifetime(d time.Duration) Option {
 }
 
 // WithAuditDelay sets the time from the upload of a file to the audit of its
-// document, 2 seconds by default.
+// document, 2 seconds by default. With this option, the audit is complete at once
+// unless [WithAuditDuration] follows.
 func WithAuditDelay(d time.Duration) Option {
-	return func(e *Emulator) { e.auditDelay = d }
+	return func(e *Emulator) { e.auditDelay, e.auditDuration = d, 0 }
+}
+
+// WithAuditDuration sets how long the audit of a document takes once it exists, 2
+// seconds by default. Its status is "todo" for the first half, then "in_progress",
+// and in the end "complete". It must come after [WithAuditDelay] if both are given.
+func WithAuditDuration(d time.Duration) Option {
+	return func(e *Emulator) { e.auditDuration = d }
 }
 
 // WithListLag sets how long a new email recipient is missing from lists. The

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
@@ -318,4 +319,103 @@ func TestDocumentGetsItsAudit(t *testing.T) {
 		assert.Len(t, fresh, 1)
 		require.False(t, s.emu.FailDocument("ext-1"), "too late")
 	})
+}
+
+func TestAuditOfADocumentProgresses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inProcess(t)
+		doc := s.create(first)[0]
+		require.Equal(t, 200, s.do("PUT", *doc.UploadURL, "x").status)
+		start := time.Now().UTC().Add(-time.Second).Format(time.RFC3339)
+		for _, want := range []string{"todo", "in_progress", "complete"} {
+			if want == "todo" {
+				time.Sleep(2 * time.Second)
+			} else {
+				time.Sleep(time.Second)
+			}
+			audits, _ := walk[audit](t, s, "/v2/audits?document_id="+doc.DocumentID)
+			require.Len(t, audits, 1)
+			assert.Equal(t, want, audits[0].Status)
+			listed, _ := walk[audit](t, s, "/v2/audits?status="+want+"&updated_after="+start)
+			assert.Len(t, listed, 1)
+			start = time.Now().UTC().Add(-time.Nanosecond).Format(time.RFC3339Nano)
+		}
+
+		s = inProcess(t, brelliumtest.WithAuditDelay(time.Second), brelliumtest.WithAuditDuration(30*time.Minute))
+		docs := s.create(first, second)
+		for _, d := range docs {
+			require.Equal(t, 200, s.do("PUT", *d.UploadURL, "x").status)
+		}
+		require.False(t, s.emu.UpdateAudit("ext-1", func(*brellium.Audit) {}), "it has no audit yet")
+		time.Sleep(time.Minute)
+		require.True(t, s.emu.UpdateAudit("ext-1", func(a *brellium.Audit) { a.Status = "processing" }))
+		require.True(t, s.emu.UpdateAudit("ext-2", func(a *brellium.Audit) { a.Flags = []string{"Failed"} }))
+		time.Sleep(30 * time.Minute)
+		for i, want := range []string{"processing", "complete"} {
+			audits, _ := walk[audit](t, s, "/v2/audits?document_id="+docs[i].DocumentID)
+			require.Len(t, audits, 1)
+			assert.Equal(t, want, audits[0].Status)
+		}
+	})
+}
+
+func TestAuditsAreSetAsValues(t *testing.T) {
+	emu := brelliumtest.New(brelliumtest.WithAuditDelay(time.Hour))
+	emu.SeedAudits(3)
+	client, err := emu.Client()
+	require.NoError(t, err)
+	files := []brellium.UploadFile{brellium.FileFromBytes("a.pdf", []byte("one"))}
+	files[0].ExternalID = "visit-1"
+	results, err := client.Documents.Upload(t.Context(), files, brellium.UploadOptions{})
+	require.NoError(t, err)
+
+	score := 12.5
+	want := brellium.Audit{
+		AuditID: "audit-1", Object: "audit", Status: "error", Score: &score, Flags: []string{"Late \"Entry\""}, ReviewedBy: "r@example.test", SetID: "set-9",
+		Timestamp: brellium.Time{Time: time.Date(2024, 2, 3, 4, 5, 6, 0, time.UTC)}, Documents: []string{"visit-1"},
+		DisplayInfo: []brellium.AuditItem{{Key: "k", Order: 2, Title: "T", Value: "v", Format: "text", FilterType: "search"}},
+		People:      []brellium.AuditItem{{Key: "provider", Value: "Casey Example"}},
+		Responses:   []brellium.AuditResponse{{ResponseID: "r", QuestionID: "q", Query: "Signed?", Answer: "N/A", Context: "c"}},
+	}
+	require.Equal(t, "audit-1", emu.SetAudit(want))
+	want.Documents = []string{results[0].DocumentID}
+	got, err := client.Audits.Retrieve(t.Context(), "audit-1")
+	require.NoError(t, err)
+	assert.EqualExportedValues(t, want, *got)
+	doc, err := client.Documents.Retrieve(t.Context(), results[0].DocumentID)
+	require.NoError(t, err)
+	assert.True(t, *doc.AuditCreated)
+	assert.Equal(t, brellium.DocumentStatusComplete, doc.Status)
+	stored, _ := emu.Document("visit-1")
+	assert.Equal(t, "audit-1", stored.AuditID)
+
+	// The audit of a document is replaced.
+	require.Equal(t, "audit-1", emu.SetAudit(brellium.Audit{Documents: []string{"visit-1"}}))
+	got, err = client.Audits.Retrieve(t.Context(), "audit-1")
+	require.NoError(t, err)
+	assert.Equal(t, brellium.AuditStatusComplete, got.Status)
+	assert.Nil(t, got.Score)
+	assert.NotContains(t, string(got.RawJSON()), `"flags":null`)
+	assert.WithinDuration(t, time.Now(), got.Timestamp.Time, time.Minute)
+
+	// A seeded one keeps what is not changed, and the API's update works on it.
+	id := emu.AuditIDs()[2]
+	before, err := client.Audits.Retrieve(t.Context(), id)
+	require.NoError(t, err)
+	require.True(t, emu.UpdateAudit(id, func(a *brellium.Audit) { a.People, a.Score = nil, &score }))
+	_, err = client.Audits.Update(t.Context(), id, brellium.AuditUpdateParams{Flags: []string{"New"}})
+	require.NoError(t, err)
+	page, err := client.Audits.List(t.Context(), brellium.AuditListParams{DocumentID: before.Documents[0]})
+	require.NoError(t, err)
+	require.Len(t, page.Data, 1)
+	after := page.Data[0]
+	assert.Equal(t, before.Responses, after.Responses)
+	assert.Equal(t, []string{"New"}, after.Flags)
+	assert.Equal(t, score, *after.Score)
+	assert.Empty(t, after.People)
+	assert.Len(t, emu.AuditIDs(), 5)
+
+	require.False(t, emu.UpdateAudit("nobody", func(*brellium.Audit) {}))
+	require.NotEmpty(t, emu.SetAudit(brellium.Audit{}))
+	assert.Len(t, emu.AuditIDs(), 6)
 }

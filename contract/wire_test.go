@@ -298,6 +298,19 @@ var methods = map[string]func(w *world){
 		require.NoError(w, err)
 		require.NoError(w, errOf(w.client.Documents.WaitForAudit(w.Context(), results[0].DocumentID)))
 	},
+	"Documents.WaitForFinishedAudit": func(w *world) {
+		results, err := w.client.Documents.Upload(w.Context(), []brellium.UploadFile{brellium.FileFromBytes("a.pdf", []byte("one"))}, brellium.UploadOptions{})
+		require.NoError(w, err)
+		require.NoError(w, errOf(w.client.Documents.WaitForFinishedAudit(w.Context(), results[0].DocumentID)))
+	},
+	"Documents.WaitForAudits": func(w *world) {
+		results, err := w.client.Documents.Upload(w.Context(), []brellium.UploadFile{brellium.FileFromBytes("a.pdf", []byte("one")), brellium.FileFromBytes("b.pdf", []byte("two"))}, brellium.UploadOptions{})
+		require.NoError(w, err)
+		for result, err := range w.client.Documents.WaitForAudits(w.Context(), []string{results[0].DocumentID, results[1].DocumentID}) {
+			require.NoError(w, err)
+			require.NoError(w, result.Err)
+		}
+	},
 	"Documents.Put": func(w *world) {
 		made, err := w.client.Documents.Create(w.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
 		require.NoError(w, err)

@@ -47,6 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		tokenLifetime = flags.Duration("token-lifetime", time.Hour, "how long an access token is valid")
 		urlLifetime   = flags.Duration("upload-url-lifetime", 15*time.Minute, "how long an upload URL is valid")
 		auditDelay    = flags.Duration("audit-delay", 2*time.Second, "time from the upload of a file to its audit")
+		auditDuration = flags.Duration("audit-duration", 2*time.Second, "time from the creation of an audit to its completion")
 		listLag       = flags.Duration("list-lag", 0, "how long a new email recipient is missing from lists")
 		burst         = flags.Int("burst", 100, "rate limit: `requests` at once")
 		rate          = flags.Float64("rate", 5, "rate limit: `requests` per second")
@@ -71,6 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		brelliumtest.WithTokenLifetime(*tokenLifetime),
 		brelliumtest.WithUploadURLLifetime(*urlLifetime),
 		brelliumtest.WithAuditDelay(*auditDelay),
+		brelliumtest.WithAuditDuration(*auditDuration),
 		brelliumtest.WithListLag(*listLag),
 		brelliumtest.WithRateLimit(*burst, *rate),
 		brelliumtest.WithRecordLimit(0),
