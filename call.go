@@ -90,6 +90,7 @@ type call struct {
 	started    time.Time // when the first attempt was sent
 	last       outcome   // of the last attempt
 	failure    error     // of the last attempt; nil for success
+	lost       string    // what decoding left empty, for the report
 
 	retry retryablehttp.Client
 	http  http.Client
@@ -99,6 +100,9 @@ type call struct {
 func (c *Client) newCall(ctx context.Context, r request, cfg callConfig, via *route) (*call, error) {
 	if ctx == nil {
 		return nil, &ValidationError{Field: "ctx", Reason: "must not be nil"}
+	}
+	if err := r.apply(&cfg); err != nil {
+		return nil, err
 	}
 	u, err := r.url(&c.baseURL)
 	if err != nil {
@@ -147,7 +151,7 @@ func (c *call) run(ctx context.Context, decode func(okResponse) error) error {
 		r.StatusCode, r.Header, r.RequestID, r.RateLimit = c.last.Status, c.last.Header, c.last.requestID, c.last.rate
 	}
 	if err == nil {
-		err = decode(okResponse{c.op, c.last.Status, c.last.requestID, c.last.Body})
+		err = decode(okResponse{c.op, c.last.Status, c.last.requestID, c.last.Header, c.last.Body, c.client.strict, &c.lost})
 	}
 	c.reportEnd(ctx, begun, err)
 	return err

@@ -653,7 +653,7 @@ func TestBodiesAreBounded(t *testing.T) {
 // TestATransportThatLeavesGzipPacked is one of the caller's own without
 // net/http's transparent decoding.
 func TestATransportThatLeavesGzipPacked(t *testing.T) {
-	whole := []byte(gzipped(`{"audit_id":"a","flags":["` + strings.Repeat("x", 1000) + `"]}`))
+	whole := []byte(gzipped(`{"user_id":"a","flags":["` + strings.Repeat("x", 1000) + `"]}`))
 	damaged := bytes.Clone(whole)
 	damaged[len(damaged)-6] ^= 0xff // in the checksum
 	for name, tc := range map[string]struct {
