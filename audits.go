@@ -62,6 +62,13 @@ type Audit struct {
 	raw
 }
 
+func (a *Audit) required() (field, kind string, set bool) {
+	return "audit_id", "text", !blank(a.AuditID)
+}
+
+// Equal reports whether a and b have the same fields. RawJSON is not compared.
+func (a Audit) Equal(b Audit) bool { return sameFields(a, b) }
+
 // AuditItem is one line of an audit's display info or people.
 type AuditItem struct {
 	Key        string `json:"key"`
@@ -167,6 +174,13 @@ type AuditBatchUpdateResult struct {
 	raw
 }
 
+func (r *AuditBatchUpdateResult) required() (field, kind string, set bool) {
+	return "updated_audit_ids", "a list", r.UpdatedAuditIDs != nil
+}
+
+// Equal reports whether r and other have the same fields. RawJSON is not compared.
+func (r AuditBatchUpdateResult) Equal(other AuditBatchUpdateResult) bool { return sameFields(r, other) }
+
 // Retrieve returns one audit. Retried after transient failures.
 //
 // It returns the errors of any call (see the package overview). If there is no
@@ -179,7 +193,9 @@ func (s *AuditService) Retrieve(ctx context.Context, auditID string, opts ...Cal
 // after transient failures.
 //
 // It returns the errors of any call (see the package overview). A page whose link
-// to the next page is broken is returned together with a [PaginationError].
+// to the next page is broken is returned together with a [PaginationError], and one
+// with an item that is not an object or has no id, without that item, together with
+// a [DecodeError].
 func (s *AuditService) List(ctx context.Context, params AuditListParams, opts ...CallOption) (*Page[Audit], error) {
 	return list[Audit](ctx, s.client, opAuditsList, params.query, opts)
 }
@@ -191,9 +207,11 @@ func (s *AuditService) List(ctx context.Context, params AuditListParams, opts ..
 // For the first page it is one of the errors of any call (see the package
 // overview). After that it is a [PaginationError], whose Cursor resumes the list:
 // put it into params.Cursor. Its cause is either a page that could not be fetched,
-// or a page whose link to the next one is broken (a repeated cursor, or none
-// although HasMore is true). In the second case the page's own audits come first,
-// and Cursor names that page.
+// or a page whose link to the next one is broken (a repeated cursor, none although
+// HasMore is true, or nothing about a next page where one may follow). In the second
+// case the page's own audits come first, and Cursor names that page. A page with an
+// item that is not an object or has no id ends the iteration with a [DecodeError],
+// after its other audits; use List and [Page.Next] to continue behind it.
 //
 // Breaking out of the loop stops the requests. [WithPrefetch] fetches the next
 // page while the loop processes the current one; that request has ended when the

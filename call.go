@@ -92,6 +92,7 @@ type call struct {
 	started    time.Time     // when the total time began
 	last       outcome       // of the last attempt
 	failure    error         // of the last attempt; nil for success
+	lost       string        // what decoding left empty, for the report
 
 	retry retryablehttp.Client
 	http  http.Client
@@ -101,6 +102,9 @@ type call struct {
 func (c *Client) newCall(ctx context.Context, r request, cfg callConfig, via *route) (*call, error) {
 	if ctx == nil {
 		return nil, &ValidationError{Field: "ctx", Reason: "must not be nil"}
+	}
+	if err := r.apply(&cfg); err != nil {
+		return nil, err
 	}
 	u, err := r.url(&c.baseURL)
 	if err != nil {
@@ -149,7 +153,7 @@ func (c *call) run(ctx context.Context, decode func(okResponse) error) error {
 		r.StatusCode, r.Header, r.RequestID, r.RateLimit = c.last.Status, c.last.Header, c.last.requestID, c.last.rate
 	}
 	if err == nil {
-		err = decode(okResponse{c.op, c.last.Status, c.last.requestID, c.last.Body})
+		err = decode(okResponse{c.op, c.last.Status, c.last.requestID, c.last.Header, c.last.Body, c.client.strict, &c.lost})
 	}
 	c.reportEnd(ctx, begun, err)
 	return err
@@ -259,22 +263,6 @@ func (c *call) admitOnce(ctx context.Context, adm *admission) (admitted bool, er
 		}
 	}
 	return r.guard == nil || r.guard.Current(adm.pass), nil
-}
-
-// token returns the access token. The wait for one counts against the total time,
-// also before the first attempt, which counts from started only.
-func (c *call) token(ctx context.Context) (*Token, error) {
-	if t := c.route.tokens.ready(); t != nil {
-		return t, nil
-	}
-	begun := time.Now()
-	defer func() { c.waited += time.Since(begun) }()
-	if total := c.policy.totalTimeout; total > 0 && c.attempts == 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, total-c.waited)
-		defer cancel()
-	}
-	return c.route.tokens.get(ctx)
 }
 
 // release returns what adm holds, with what the attempt learned.

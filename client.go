@@ -40,6 +40,7 @@ type Client struct {
 	requestTemplate *http.Request // copied by every request
 	header          http.Header   // of every API request; read-only
 	policy          retryPolicy
+	strict          bool // see WithStrictDecoding
 	api             route
 	tokenEndpoint   route // has its own rate limit
 	storage         route
@@ -53,7 +54,8 @@ type Client struct {
 type seen struct {
 	mu   sync.Mutex
 	rate RateLimit
-	mode LimiterMode // of the limiter, as last reported
+	mode LimiterMode     // of the limiter, as last reported
+	lost map[string]bool // reports of fields that decoding left empty, by reason
 }
 
 // credentials are zero with a fixed token.
@@ -89,6 +91,7 @@ func NewClient(opts ...ClientOption) (*Client, error) {
 		baseURL:         *base,
 		transport:       wire.SharedTransport(),
 		policy:          cfg.policy,
+		strict:          cfg.strict,
 		observers:       observers{observers: cfg.observers, logger: cfg.logger},
 		noMessages:      cfg.noMessages,
 		seen:            new(seen),
@@ -132,25 +135,26 @@ func (c *Client) setUpServices() {
 // With returns a client that shares with c the access token, the rate limiter,
 // the connections, the block guard and the observers, and differs in the options
 // given: [WithMaxRetries], [WithAttemptTimeout], [WithTotalTimeout],
-// [WithPriority], [WithHeader], [WithUserAgent] and [WithLogger] replace what c
-// has, and [WithObserver] and [WithoutServerMessages] add to it. It suits a
-// program in which a web handler and a batch job use the API. Options for what is
-// shared, such as the credentials, the base URL and the limiter, are a
-// [ValidationError] that names them.
+// [WithPriority], [WithHeader], [WithUserAgent], [WithLogger] and
+// [WithStrictDecoding] replace what c has, and [WithObserver] and
+// [WithoutServerMessages] add to it. It suits a program in which a web handler and
+// a batch job use the API. Options for what is shared, such as the credentials,
+// the base URL and the limiter, are a [ValidationError] that names them.
 //
 // Token requests, and the events of the token store, belong to the client from
 // [NewClient]. The event of a block or a limiter mode goes to the client whose
 // call noticed the change.
 func (c *Client) With(opts ...ClientOption) (*Client, error) {
 	cfg := clientConfig{
-		derived: true, policy: c.policy, noMessages: c.noMessages,
+		derived: true, strict: c.strict, policy: c.policy, noMessages: c.noMessages,
 		observers: slices.Clone(c.observers.observers), logger: c.observers.logger,
 	}
 	if err := cfg.apply(opts); err != nil {
 		return nil, err
 	}
 	d := *c
-	d.policy, d.observers, d.noMessages = cfg.policy, observers{cfg.observers, cfg.logger}, cfg.noMessages
+	d.policy, d.strict, d.noMessages = cfg.policy, cfg.strict, cfg.noMessages
+	d.observers = observers{cfg.observers, cfg.logger}
 	d.header = maps.Clone(c.header)
 	if cfg.userAgent != "" {
 		d.header["User-Agent"] = []string{cfg.fullUserAgent()}
@@ -204,6 +208,13 @@ func (c *Client) MarshalJSON() ([]byte, error) { return redact.Marshal(c) }
 // and anything else encoded. The response is decoded into into, unless that is
 // nil or the status is 204.
 //
+// A resource of this package is cleared and then decoded as by its own methods, with
+// RawJSON and an error if the response has no id. A *[Page] of any type is a page of a list: it has HasMore,
+// NextCursor and RawJSON, its Next fetches the page after it with the same options,
+// and the errors are those of [AuditService.List].
+//
+// [WithOperation] names the operation in errors and telemetry.
+//
 // A GET or HEAD is retried like any read. Another method is retried after an
 // unknown outcome only with [WithIdempotent].
 func (c *Client) Do(ctx context.Context, method, path string, body, into any, opts ...CallOption) error {
@@ -223,12 +234,17 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any, op
 	if err != nil {
 		return err
 	}
-	r.op = customOperation(method)
+	r.op = customOperation(method, cfg.operation)
+	if page, ok := into.(interface {
+		do(context.Context, *Client, request, callConfig) error
+	}); ok {
+		return page.do(ctx, c, r, cfg)
+	}
 	_, err = c.do(ctx, r, cfg, func(resp okResponse) error {
 		if into == nil || resp.status == http.StatusNoContent {
 			return resp.decodeNothing()
 		}
-		return resp.decode(into)
+		return resp.decodeInto(into)
 	})
 	return err
 }

@@ -1,6 +1,7 @@
 package brellium_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -174,4 +175,99 @@ func TestDoUsesTheBasePathAndCredentials(t *testing.T) {
 	require.NoError(t, client.Do(t.Context(), "GET", "/v2/audits/"+brelliumtest.SampleAuditID, nil, &audit))
 	assert.Equal(t, brelliumtest.SampleAuditID, audit.AuditID)
 	assert.ErrorIs(t, client.Do(t.Context(), "GET", "/v2/nothing", nil, nil), brellium.ErrNotFound)
+}
+
+// A list without a method is followed like any other.
+func TestDoDecodesAPage(t *testing.T) {
+	type set struct {
+		ID   string `json:"set_id"`
+		Size int    `json:"size"`
+	}
+	client, mock := resourceMock(t)
+	queries := pagesByCursor(t, mock, "/v2/sets", map[string]string{
+		"c1": `{"data":[{"set_id":"1"},{"set_id":"2","size":"odd"},{"set_id":"3","size":3}],"has_more":true,"next_cursor":"c2"}`,
+		"c2": `{"data":[{"set_id":"4"}],"next_cursor":"c3"}`,
+		"c3": `{"data":[{"set_id":"5"}],"has_more":true,"next_cursor":"c2"}`,
+	})
+	ctx := t.Context()
+	var first brellium.Page[set]
+	err := client.Do(ctx, "GET", "/v2/sets?cursor=c1&x=%26&limit=3", nil, &first, brellium.WithOperation("sets.list"), brellium.WithQuery("y", "z"))
+	var decode *brellium.DecodeError
+	require.ErrorAs(t, err, &decode)
+	assert.Equal(t, "sets.list", decode.Operation)
+	assert.Equal(t, "item 2 of data: the field size has an unexpected type", decode.Reason)
+	assert.Equal(t, []set{{"1", 0}, {"3", 3}}, first.Data)
+	assert.True(t, first.HasMore)
+	assert.Equal(t, "c2", first.NextCursor)
+	assert.Contains(t, string(first.RawJSON()), `"odd"`)
+
+	second, err := first.Next(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []set{{"4", 0}}, second.Data)
+	third, err := second.Next(ctx)
+	var paging *brellium.PaginationError
+	require.ErrorAs(t, err, &paging, "a cycle")
+	assert.Equal(t, "sets.list", paging.Operation)
+	assert.Equal(t, []set{{"5", 0}}, third.Data)
+	for _, q := range *queries {
+		assert.Equal(t, []string{"&", "z", "3"}, []string{q.Get("x"), q.Get("y"), q.Get("limit")})
+	}
+
+	var last brellium.Page[set]
+	mock.RegisterResponder("POST", "/v2/sets", httpmock.NewStringResponder(200, `{"data":[{"set_id":"1"}],"has_more":false}`))
+	require.NoError(t, client.Do(ctx, "POST", "/v2/sets", struct{}{}, &last))
+	_, err = last.Next(ctx)
+	assert.ErrorIs(t, err, brellium.ErrNoMorePages)
+	mock.RegisterResponder("POST", "/v2/sets", httpmock.NewStringResponder(200, `{"data":[{"set_id":"1"}],"next_cursor":"c"}`))
+	require.ErrorAs(t, client.Do(ctx, "POST", "/v2/sets", struct{}{}, &last), &paging)
+	mock.RegisterResponder("POST", "/v2/sets", httpmock.NewStringResponder(200, `{"sets":[]}`))
+	require.ErrorAs(t, client.Do(ctx, "POST", "/v2/sets", struct{}{}, &last), &decode)
+	assert.True(t, brellium.OutcomeUnknown(decode))
+}
+
+func TestDoDecodesAResourceLikeItsMethod(t *testing.T) {
+	emu := brelliumtest.New()
+	client := testkit.NewClient(t, emu)
+	var audit brellium.Audit
+	require.NoError(t, client.Do(t.Context(), "GET", "/v2/audits/"+brelliumtest.SampleAuditID, nil, &audit))
+	assert.True(t, json.Valid(audit.RawJSON()))
+	var page brellium.Page[brellium.Audit]
+	require.NoError(t, client.Do(t.Context(), "GET", "/v2/audits", nil, &page))
+	assert.True(t, audit.Equal(page.Data[0]))
+	assert.JSONEq(t, string(audit.RawJSON()), string(page.Data[0].RawJSON()))
+
+	var own struct { // with a field of the caller's own
+		brellium.User
+		Team string `json:"team"`
+	}
+	stub := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
+		return testkit.Reply(200, nil, `{"user_id":7,"team":"t"}`), nil
+	})
+	require.NoError(t, stub.Do(t.Context(), "GET", "/v2/users/u", nil, &own))
+	assert.Equal(t, "7", own.UserID)
+	assert.Equal(t, "t", own.Team)
+	assert.JSONEq(t, `{"user_id":7,"team":"t"}`, string(own.RawJSON()))
+	var decode *brellium.DecodeError
+	require.ErrorAs(t, stub.Do(t.Context(), "GET", "/v2/users/u", nil, &audit), &decode)
+	assert.Equal(t, "the body has no audit_id; it has user_id, team", decode.Reason)
+}
+
+func TestDoNamesItsOperation(t *testing.T) {
+	emu := brelliumtest.New()
+	var seen []string
+	client := testkit.NewClient(t, emu, brellium.WithObserver(brellium.ObserverFunc(func(ctx context.Context, e brellium.Event) context.Context {
+		if e.Kind == brellium.EventCallEnd && e.Operation != "oauth.token" {
+			seen = append(seen, e.Operation)
+		}
+		return ctx
+	})))
+	err := client.Do(t.Context(), "POST", "/v2/nothing", nil, nil, brellium.WithOperation("sets.create_2"))
+	assert.ErrorIs(t, err, brellium.ErrNotFound)
+	assert.Contains(t, err.Error(), "brellium: sets.create_2: 404")
+	assert.Equal(t, []string{"sets.create_2"}, seen)
+	for _, name := range []string{"", "Sets", "1sets", "sets-a", "sets a", "/v2/sets", "a@b", strings.Repeat("a", 65)} {
+		testkit.IsInvalid(t, client.Do(t.Context(), "GET", "/v2/x", nil, nil, brellium.WithOperation(name)), "WithOperation", "/v2")
+	}
+	_, err = client.Audits.Retrieve(t.Context(), "x", brellium.WithOperation("sets.retrieve"))
+	testkit.IsInvalid(t, err, "WithOperation", "")
 }

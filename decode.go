@@ -4,47 +4,90 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/brellium/brellium-go/internal/jsonscan"
 	"github.com/brellium/brellium-go/internal/redact"
+	"github.com/brellium/brellium-go/internal/wire"
 )
 
-// raw is embedded by every resource: the object as it was received. The bytes
-// may contain what the fields hide, so they are behind two pointers: package fmt
-// follows one for some verbs. (A redact.Sealed would cost an allocation for each
-// item of a page.)
-type raw struct{ data **json.RawMessage }
+// raw is embedded by every resource: the object as it was received. The bytes may
+// contain what the fields hide, so they are behind a function, which no dumper
+// looks into. All items of a page share one source, so that none costs an
+// allocation, and a resource equals its own copy under [reflect.DeepEqual].
+type raw struct {
+	source *rawSource
+	index  int
+}
+
+// rawSource returns the object of each index. A Page has the index wholePage.
+type rawSource struct{ item func(int) json.RawMessage }
+
+const wholePage = -1
 
 // RawJSON returns the object as it was received, including fields that this
 // version does not know. It is nil for a value that did not come from the API.
 func (r *raw) RawJSON() json.RawMessage {
-	if r.data == nil {
+	if r.source == nil {
 		return nil
 	}
-	return **r.data
+	return r.source.item(r.index)
 }
 
-func (r *raw) setRaw(data *json.RawMessage)    { r.data = &data }
-func (r *raw) setRawAt(data **json.RawMessage) { r.data = data }
+func (r *raw) setRaw(source *rawSource, index int) { r.source, r.index = source, index }
 
-// resource is a pointer to a T that keeps what it was decoded from.
+// record is a resource that keeps what it was decoded from.
+type record interface {
+	RawJSON() json.RawMessage
+	setRaw(source *rawSource, index int)
+	// required returns the name and kind of the field without which a response
+	// is something else, and whether it is set.
+	required() (field, kind string, set bool)
+}
+
+// resource is a record that is a *T.
 type resource[T any] interface {
 	*T
-	RawJSON() json.RawMessage
-	setRaw(*json.RawMessage)
-	setRawAt(**json.RawMessage)
+	record
 }
 
-// setRaws gives each item its raw JSON, without an allocation for each.
-func setRaws[T any, P resource[T]](items []T, raws []json.RawMessage) {
-	pointers := make([]*json.RawMessage, len(raws))
-	for i := range raws {
-		pointers[i] = &raws[i]
-		P(&items[i]).setRawAt(&pointers[i])
+func blank(id string) bool { return strings.TrimSpace(id) == "" }
+
+// sameFields reports whether the exported fields of two structs of one type say the
+// same: times by their instant, values with an Equal method by that, and an empty
+// list or map like nil.
+func sameFields(a, b any) bool { return same(reflect.ValueOf(a), reflect.ValueOf(b)) }
+
+func same(a, b reflect.Value) bool {
+	switch v := a.Interface().(type) {
+	case Time:
+		return v.Equal(b.Interface().(Time).Time)
+	case UploadURL:
+		return v.Equal(b.Interface().(UploadURL))
 	}
+	switch a.Kind() {
+	case reflect.Struct:
+		for i := range a.NumField() {
+			if a.Type().Field(i).IsExported() && !same(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Slice:
+		for i := range min(a.Len(), b.Len()) {
+			if !same(a.Index(i), b.Index(i)) {
+				return false
+			}
+		}
+		return a.Len() == b.Len()
+	case reflect.Map:
+		return a.Len() == 0 && b.Len() == 0 || reflect.DeepEqual(a.Interface(), b.Interface())
+	}
+	return reflect.DeepEqual(a.Interface(), b.Interface())
 }
 
 // okResponse is a 2xx response that is to be decoded.
@@ -52,13 +95,23 @@ type okResponse struct {
 	op        *operation
 	status    int
 	requestID string
+	header    http.Header
 	body      []byte
+	strict    bool    // see WithStrictDecoding
+	lost      *string // filled with what a tolerant decoding left empty
 }
 
 // decodeError builds the error of a 2xx that cannot be used. A write has run
 // then, but its result is not known.
 func (r okResponse) decodeError(reason string) error {
-	return &DecodeError{Operation: r.op.name, StatusCode: r.status, RequestID: r.requestID, Reason: reason, uncertain: uncertain{r.op.write}}
+	body := r.body
+	if len(body) > wire.MaxErrorBody { // a copy, so that the rest is not kept
+		body = bytes.Clone(body[:wire.MaxErrorBody])
+	}
+	return &DecodeError{
+		Operation: r.op.name, StatusCode: r.status, RequestID: r.requestID, Reason: reason,
+		Header: r.header, Body: body, uncertain: uncertain{r.op.write},
+	}
 }
 
 // fetch makes one API call whose response is one T.
@@ -67,25 +120,203 @@ func fetch[T any, P resource[T]](ctx context.Context, c *Client, r request, opts
 	if err != nil {
 		return nil, err
 	}
-	v := new(T)
-	if _, err := c.do(ctx, r, cfg, func(resp okResponse) error { return decodeResource[T, P](resp, v) }); err != nil {
+	own := new(struct {
+		value  T
+		source rawSource
+	})
+	if _, err := c.do(ctx, r, cfg, func(resp okResponse) error { return decodeRecord(resp, P(&own.value), &own.source) }); err != nil {
 		return nil, err
 	}
-	return v, nil
+	return &own.value, nil
 }
 
-// decodeResource decodes a response that is one T.
-func decodeResource[T any, P resource[T]](r okResponse, v *T) error {
-	if err := r.decode(v); err != nil {
+// decodeInto decodes the response into v, in the way of its type.
+func (r okResponse) decodeInto(v any) error {
+	switch v := v.(type) {
+	case *DocumentCreateResult:
+		return v.decodeResponse(r)
+	case record:
+		reflect.ValueOf(v).Elem().SetZero() // an id of an earlier call is none of this one
+		return decodeRecord(r, v, new(rawSource))
+	}
+	_, err := r.decode(v)
+	return err
+}
+
+// decodeRecord decodes a response that is one resource, which keeps source.
+func decodeRecord(r okResponse, v record, source *rawSource) error {
+	body := r.json()
+	odd, err := r.decode(v)
+	if odd || err == nil && r.strict {
+		err = r.decodeTolerantly(body, v, new(jsonscan.Tolerant))
+	}
+	if err != nil {
 		return err
 	}
-	own := &struct {
-		body json.RawMessage
-		at   *json.RawMessage
-	}{body: r.json()}
-	own.at = &own.body
-	P(v).setRawAt(&own.at)
+	if reason := missing(v, body, "the body"); reason != "" {
+		return r.decodeError(reason)
+	}
+	source.item = func(int) json.RawMessage { return body }
+	v.setRaw(source, 0)
 	return nil
+}
+
+// decodeTolerantly decodes an object into v field by field. The error says that
+// data is not an object, or with WithStrictDecoding what is odd.
+func (r okResponse) decodeTolerantly(data []byte, v any, d *jsonscan.Tolerant) error {
+	reflect.ValueOf(v).Elem().SetZero() // from what decode left
+	if !d.Decode(data, v) {
+		return r.decodeError("the body is JSON of an unexpected type")
+	}
+	if r.strict && d.Odd != "" {
+		return r.decodeError(d.Odd)
+	}
+	if r.lost != nil && *r.lost == "" {
+		*r.lost = d.Lost
+	}
+	return nil
+}
+
+// missing returns what v lacks to be a resource, "" for nothing. what names data,
+// the object that v was decoded from.
+func missing(v record, data []byte, what string) string {
+	field, want, set := v.required()
+	if set {
+		return ""
+	}
+	if kind := jsonscan.Kind(data); kind != "an object" {
+		return what + " is " + kind + " instead of an object"
+	}
+	value, found := jsonscan.Member(data, field)
+	switch kind := jsonscan.Kind(value); {
+	case !found:
+		return what + " has no " + field + keysOf(data)
+	case want == "a list" && kind == "null":
+		return "" // an empty list
+	case kind == want && kind == "a list":
+		return "the " + field + " of " + what + " has an element of another kind"
+	case kind == want || kind == "null":
+		return "the " + field + " of " + what + " is blank"
+	default:
+		return "the " + field + " of " + what + " is " + kind + " instead of " + want
+	}
+}
+
+// keysOf lists the first keys of an object for an error text. A key that could be
+// data, such as an id, is only counted.
+func keysOf(data []byte) string {
+	const most = 5
+	var named []string
+	others := 0
+	for key := range jsonscan.Members(data) {
+		if len(named) < most && safeKey(key) {
+			named = append(named, key)
+		} else {
+			others++
+		}
+	}
+	switch {
+	case len(named) == 0 && others == 0:
+		return "; it is empty"
+	case others == 0:
+		return "; it has " + strings.Join(named, ", ")
+	case len(named) == 0:
+		return "; it has " + plural(others, "other key")
+	}
+	return "; it has " + strings.Join(named, ", ") + " and " + plural(others, "other key")
+}
+
+// safeKey reports whether key looks like the name of a field.
+func safeKey(key string) bool {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
+	return key != "" && len(key) <= 32 && strings.Trim(key, letters) == ""
+}
+
+// decodeItems completes the decoding of the list at key. fast are its items as
+// decode left them, and odd is what decode reported. The items that can be used
+// are returned with the source of all raw JSON; unusable is the error of the
+// first other one.
+func decodeItems[T any](r okResponse, key string, fast []T, odd bool) (items []T, source *rawSource, unusable, err error) {
+	body := r.json()
+	var raws []json.RawMessage
+	switch value, found := json.RawMessage(nil), true; {
+	case odd || r.strict:
+		if value, found = jsonscan.Member(body, key); !found {
+			return nil, nil, nil, r.decodeError("the body has no " + key + keysOf(body))
+		}
+		if fast, raws, unusable, err = decodeOddItems[T](r, key, value); err != nil {
+			return nil, nil, nil, err
+		}
+	case fast == nil:
+		if _, found = jsonscan.Member(body, key); !found {
+			return nil, nil, nil, r.decodeError("the body has no " + key + keysOf(body))
+		}
+	default:
+		if raws, err = jsonscan.Items(body, key, len(fast)); err != nil {
+			return nil, nil, nil, r.decodeError("the items of " + key + " cannot be separated")
+		}
+	}
+	source = &rawSource{func(i int) json.RawMessage {
+		if i == wholePage {
+			return body
+		}
+		return raws[i]
+	}}
+	items = fast[:0]
+	for i := range fast {
+		if v, ok := any(&fast[i]).(record); ok {
+			if _, _, set := v.required(); !set {
+				if unusable == nil {
+					unusable = r.decodeError(missing(v, raws[i], itemName(key, i)))
+				}
+				continue
+			}
+			v.setRaw(source, i)
+		}
+		if len(items) < i {
+			fast[len(items)] = fast[i]
+		}
+		items = fast[:len(items)+1]
+	}
+	clear(fast[len(items):])
+	return items, source, unusable, nil
+}
+
+func itemName(key string, i int) string { return "item " + strconv.Itoa(i+1) + " of " + key }
+
+// decodeOddItems decodes the items of a list one by one. One object in place of
+// the list is its only item. An item that is no object stays zero.
+func decodeOddItems[T any](r okResponse, key string, list json.RawMessage) (items []T, raws []json.RawMessage, unusable, err error) {
+	d := jsonscan.NewTolerant(key)
+	switch jsonscan.Kind(list) {
+	case "a list":
+		err = json.Unmarshal(list, &raws)
+	case "null":
+	case "an object":
+		raws = []json.RawMessage{list}
+		if r.strict {
+			return nil, nil, nil, r.decodeError("the field " + key + " is an object instead of a list")
+		}
+	default:
+		return nil, nil, nil, r.decodeError("the field " + key + " is " + jsonscan.Kind(list) + " instead of a list")
+	}
+	for i, data := range raws {
+		var item T
+		if v, ok := any(&item).(record); !ok {
+			if err := json.Unmarshal(data, &item); err != nil {
+				if unusable == nil {
+					unusable = r.decodeError(itemName(key, i) + ": " + decodeReason(data, &item, err))
+				}
+				continue // without RawJSON, it needs no place in raws
+			}
+		} else if jsonscan.Kind(data) == "an object" {
+			if err := r.decodeTolerantly(data, v, d); err != nil {
+				return nil, nil, nil, err
+			}
+		}
+		items = append(items, item)
+	}
+	return items, raws, unusable, err
 }
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
@@ -95,22 +326,23 @@ func (r okResponse) json() json.RawMessage {
 	return json.RawMessage(bytes.TrimPrefix(r.body, byteOrderMark))
 }
 
-// decode decodes the response into v. Its error quotes nothing of the body.
-func (r okResponse) decode(v any) error {
+// decode decodes the response into v. Its error quotes nothing of the body. odd
+// reports whether the body is an object with a value that does not fit v.
+func (r okResponse) decode(v any) (odd bool, err error) {
 	body := r.json()
 	if len(bytes.TrimSpace(body)) == 0 {
-		return r.decodeError("the body is empty")
+		return false, r.decodeError("the body is empty")
 	}
 	if len(body) > manyBytes && jsonscan.Count(body) > maxValues {
-		return r.decodeError("the body has more than 500,000 values")
+		return false, r.decodeError("the body has more than 500,000 values")
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return r.decodeError(decodeReason(body, v, err))
+		return isObject(body), r.decodeError(decodeReason(body, v, err))
 	}
 	if bytes.Equal(bytes.TrimSpace(body), []byte("null")) {
-		return r.decodeError("the body is null")
+		return false, r.decodeError("the body is null")
 	}
-	return nil
+	return false, nil
 }
 
 // decodeNothing is decode for a response whose content does not matter. HTML is

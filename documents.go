@@ -37,7 +37,7 @@ const (
 )
 
 // Document is a file to be audited, or that has been audited. Its fields are
-// those of v1.
+// those of v1. Compare documents with [Document.Equal].
 type Document struct {
 	DocumentID string `json:"document_id"`
 	// Object is always "document"; it is empty in the result of Create.
@@ -62,19 +62,35 @@ type Document struct {
 	raw
 }
 
+func (d *Document) required() (field, kind string, set bool) {
+	return "document_id", "text", !blank(d.DocumentID)
+}
+
+// Equal reports whether d and other have the same fields, the upload URL included.
+// RawJSON is not compared.
+func (d Document) Equal(other Document) bool { return sameFields(d, other) }
+
 // UploadURL is a signed address to PUT a file to. Anybody who has it can store a
 // file there until it expires, so its value is hidden wherever it is printed,
 // logged or encoded. Only [UploadURL.Reveal] returns it.
 type UploadURL struct {
-	address redact.Sealed[string]
-	sent    bool // the response had the field, null or not
+	address *redact.Sealed[string] // a pointer, so that an UploadURL equals its copy
+	sent    bool                   // the response had the field, null or not
 }
 
 // Reveal returns the address, empty if there is none.
-func (u UploadURL) Reveal() string { return u.address.Open() }
+func (u UploadURL) Reveal() string {
+	if u.address == nil {
+		return ""
+	}
+	return u.address.Open()
+}
 
 // IsZero reports whether there is no address.
-func (u UploadURL) IsZero() bool { return u.address.IsZero() }
+func (u UploadURL) IsZero() bool { return u.address == nil }
+
+// Equal reports whether u and other are the same address.
+func (u UploadURL) Equal(other UploadURL) bool { return u.Reveal() == other.Reveal() }
 
 // String returns "REDACTED", or "" if there is no address.
 func (u UploadURL) String() string {
@@ -106,7 +122,8 @@ func (u *UploadURL) UnmarshalJSON(data []byte) error {
 	}
 	*u = UploadURL{sent: true}
 	if s != "" {
-		u.address = redact.Seal(s)
+		address := redact.Seal(s)
+		u.address = &address
 	}
 	return nil
 }
@@ -203,35 +220,39 @@ func (s *DocumentService) Create(ctx context.Context, params DocumentCreateParam
 
 // create sends a batch that has been validated. body is its params, encoded or
 // not.
-func (s *DocumentService) create(ctx context.Context, body any, retryable bool, cfg callConfig) (result *DocumentCreateResult, err error) {
-	_, err = s.client.do(ctx, request{op: opDocumentsCreate, body: body, retryable: retryable}, cfg, func(r okResponse) (err error) {
-		result, err = decodeDocuments(r)
-		return err
-	})
-	return result, err
-}
-
-func decodeDocuments(r okResponse) (*DocumentCreateResult, error) {
-	var result DocumentCreateResult
-	if err := r.decode(&result); err != nil {
+func (s *DocumentService) create(ctx context.Context, body any, retryable bool, cfg callConfig) (*DocumentCreateResult, error) {
+	result := new(DocumentCreateResult)
+	if _, err := s.client.do(ctx, request{op: opDocumentsCreate, body: body, retryable: retryable}, cfg, result.decodeResponse); err != nil {
 		return nil, err
 	}
-	var items struct {
-		Documents []json.RawMessage `json:"documents"`
-	}
-	body := r.json()
-	if json.Unmarshal(body, &items) != nil || len(items.Documents) != len(result.Documents) {
-		return nil, r.decodeError("the documents cannot be separated")
-	}
-	if len(result.Documents) == 0 {
-		return nil, r.decodeError("the body has no documents")
-	}
-	result.setRaw(&body)
-	for i := range result.Documents {
-		result.Documents[i].setRaw(&items.Documents[i])
-	}
-	return &result, nil
+	return result, nil
 }
+
+func (d *DocumentCreateResult) decodeResponse(r okResponse) error {
+	var body struct {
+		Documents []Document `json:"documents"`
+	}
+	odd, err := r.decode(&body)
+	if err != nil && !odd {
+		return err
+	}
+	items, source, unusable, err := decodeItems(r, "documents", body.Documents, odd)
+	switch {
+	case err != nil:
+		return err
+	case unusable != nil:
+		return unusable
+	case len(items) == 0:
+		return r.decodeError("the body has no documents")
+	}
+	d.Documents = items
+	d.setRaw(source, wholePage)
+	return nil
+}
+
+// Equal reports whether d and other have the same documents. RawJSON is not
+// compared.
+func (d DocumentCreateResult) Equal(other DocumentCreateResult) bool { return sameFields(d, other) }
 
 // Retrieve returns one document. It is retried after transient failures and
 // returns the same errors as [DocumentService.Create].
@@ -258,7 +279,7 @@ func (p DocumentListParams) query() (url.Values, error) {
 
 // List returns one page of documents. It is retried after transient failures
 // and returns the same errors as [DocumentService.Create], and a
-// [PaginationError] as described at [Page.Next].
+// [PaginationError] or [DecodeError] next to the page as described at [Page.Next].
 func (s *DocumentService) List(ctx context.Context, params DocumentListParams, opts ...CallOption) (*Page[Document], error) {
 	return list[Document](ctx, s.client, opDocumentsList, params.query, opts)
 }

@@ -42,6 +42,9 @@ func (s *DocumentService) Put(ctx context.Context, to UploadURL, file UploadFile
 	if err != nil {
 		return err
 	}
+	if option := cfg.requestOption(); option != "" {
+		return &ValidationError{Field: option, Reason: "does not apply to Put"}
+	}
 	t := &transfer{client: s.client, file: &file, policy: putPolicy(cfg.policy, defaultIdleTimeout), header: cfg.header, response: cfg.response}
 	if err := t.put(ctx, to.Reveal()); err != nil {
 		err.ExternalID = file.ExternalID

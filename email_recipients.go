@@ -23,6 +23,13 @@ type EmailRecipient struct {
 	raw
 }
 
+func (r *EmailRecipient) required() (field, kind string, set bool) {
+	return "email_recipient_id", "text", !blank(r.EmailRecipientID)
+}
+
+// Equal reports whether r and other have the same fields. RawJSON is not compared.
+func (r EmailRecipient) Equal(other EmailRecipient) bool { return sameFields(r, other) }
+
 // EmailRecipientCreateParams describes a new email recipient.
 type EmailRecipientCreateParams struct {
 	// Email is required.
@@ -77,7 +84,9 @@ func (s *EmailRecipientService) Retrieve(ctx context.Context, emailRecipientID s
 // transient failures.
 //
 // It returns the errors of any call (see the package overview). A page whose link
-// to the next page is broken is returned together with a [PaginationError].
+// to the next page is broken is returned together with a [PaginationError], and one
+// with an item that is not an object or has no id, without that item, together with
+// a [DecodeError].
 func (s *EmailRecipientService) List(ctx context.Context, params EmailRecipientListParams, opts ...CallOption) (*Page[EmailRecipient], error) {
 	return list[EmailRecipient](ctx, s.client, opEmailRecipientsList, params.query, opts)
 }

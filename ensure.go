@@ -162,7 +162,7 @@ func (e *ensuring[T, P]) run(ctx context.Context) (*T, error) {
 	attempts, done := 0, EnsureCreated
 	for sends := 1; ; sends++ {
 		made := new(T)
-		sent, err := e.client.do(ctx, e.create, cfg, func(r okResponse) error { return decodeResource[T, P](r, made) })
+		sent, err := e.client.do(ctx, e.create, cfg, func(r okResponse) error { return decodeRecord(r, P(made), new(rawSource)) })
 		if err == nil {
 			*outcome = done
 			return made, nil
@@ -204,7 +204,7 @@ func worthSendingAgain(err error) bool {
 // lookUp finds the item that conflict reports, in a list that may lag behind.
 func (e *ensuring[T, P]) lookUp(ctx context.Context, attempts int, conflict *APIError) (*T, error) {
 	for looks := 1; ; looks++ {
-		found, err := findByEmail[T, P](ctx, e.client, e.list, e.email, e.of, e.opts)
+		found, err := findByEmail(ctx, e.client, e.list, e.email, e.of, append(slices.Clip(e.opts), withoutBodyFields()))
 		missing, ok := err.(*notFoundError)
 		if !ok {
 			return found, err
@@ -221,9 +221,9 @@ func (e *ensuring[T, P]) lookUp(ctx context.Context, attempts int, conflict *API
 
 // findByEmail searches the list for email. It compares the items' own addresses,
 // since the server may ignore the filter.
-func findByEmail[T any, P resource[T]](ctx context.Context, c *Client, op *operation, email string, of func(*T) string, opts []CallOption) (*T, error) {
+func findByEmail[T any](ctx context.Context, c *Client, op *operation, email string, of func(*T) string, opts []CallOption) (*T, error) {
 	query := func() (url.Values, error) { return url.Values{"email": {email}}, nil }
-	l, cursor, err := newLister[T, P](c, op, query, opts, false)
+	l, cursor, err := newLister[T](c, op, query, opts, false)
 	if err != nil {
 		return nil, err
 	}
@@ -233,9 +233,9 @@ func findByEmail[T any, P resource[T]](ctx context.Context, c *Client, op *opera
 			for i := range p.Data {
 				switch item := &p.Data[i]; {
 				case of(item) == email:
-					return detached[T, P](item), nil
+					return detached(item), nil
 				case similar == nil && equalFoldASCII(of(item), email):
-					similar = detached[T, P](item)
+					similar = detached(item)
 				}
 			}
 		}

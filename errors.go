@@ -273,8 +273,10 @@ func (e *ConnectionError) Unwrap() error {
 func (e *ConnectionError) Timeout() bool { return e != nil && e.timeout }
 
 // DecodeError says that a 2xx response cannot be used: its body is empty, HTML
-// instead of JSON, invalid JSON, or a token response without a token. It quotes
-// nothing of the body.
+// instead of JSON, invalid JSON, or JSON of another shape, such as a list without
+// data, a resource without its id, or a token response without a token. Its text
+// names the field that is missing and the keys that are there, and quotes no value.
+// Header and Body can be read by name and are never printed.
 type DecodeError struct {
 	// Operation is the operation's name.
 	Operation string
@@ -284,6 +286,11 @@ type DecodeError struct {
 	RequestID string
 	// Reason says what is wrong, and names the field where there is one.
 	Reason string
+	// Header is the header of the response.
+	Header http.Header
+	// Body is the body of the response, at most 64 KiB of it. It is nil for a
+	// token response.
+	Body []byte
 
 	uncertain
 }
@@ -300,8 +307,9 @@ func (e *DecodeError) Error() string {
 }
 
 // PaginationError says that a list could not be read to its end: a cursor was
-// repeated, a page announced another without a cursor for it, or a page after
-// the first could not be fetched, in which case the error unwraps to the reason.
+// repeated, a page announced another without a cursor for it or does not say
+// whether another follows, or a page after the first could not be fetched, in which
+// case the error unwraps to the reason.
 // Listing again with Cursor resumes where the list stopped: at the page that
 // could not be fetched, or at the page whose link is wrong.
 type PaginationError struct {

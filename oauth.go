@@ -57,7 +57,7 @@ func (s *OAuthService) CreateToken(ctx context.Context, opts ...CallOption) (*To
 	if err := cfg.apply(opts, false); err != nil {
 		return nil, err
 	}
-	var option string
+	option := cfg.requestOption()
 	switch {
 	case cfg.header != nil:
 		option = "WithHeader"
@@ -112,7 +112,7 @@ func (c *Client) mint(ctx context.Context, response *Response) (*Token, error) {
 	decode := func(r okResponse) (err error) {
 		t, err = decodeToken(r.body, time.Now())
 		if e, ok := err.(*DecodeError); ok {
-			e.StatusCode, e.RequestID = r.status, r.requestID
+			e.StatusCode, e.RequestID, e.Header = r.status, r.requestID, r.header
 		}
 		return err
 	}

@@ -494,6 +494,12 @@ func (c *call) reportEnd(ctx context.Context, begun time.Time, err error) {
 		e.Attempt, e.Duration = c.attempts, time.Since(begun)
 		switch err := err.(type) {
 		case nil:
+			if c.lost != "" {
+				e.Reason = "decoded in part: " + c.lost
+				if c.client.lostIsNew(c.lost) {
+					return slog.LevelWarn
+				}
+			}
 			return slog.LevelDebug
 		case *RetriesExhaustedError:
 			e.Reason = "gave up: " + string(err.Reason)
@@ -512,6 +518,20 @@ func (c *call) reportEnd(ctx context.Context, begun time.Time, err error) {
 		}
 		return slog.LevelWarn
 	})
+}
+
+// lostIsNew notes what decoding left empty and reports whether it is new.
+func (c *Client) lostIsNew(reason string) bool {
+	c.seen.mu.Lock()
+	defer c.seen.mu.Unlock()
+	if c.seen.lost[reason] {
+		return false
+	}
+	if c.seen.lost == nil {
+		c.seen.lost = map[string]bool{}
+	}
+	c.seen.lost[reason] = true
+	return true
 }
 
 // limiterModeChanged notes the limiter's mode and reports whether it is new.

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -81,11 +82,14 @@ var operations = []*operation{
 
 // customOperation is the operation of Client.Do. It has no path, since the
 // caller's may contain ids.
-func customOperation(method string) *operation {
-	if method == http.MethodGet || method == http.MethodHead {
-		return &operation{name: "client.do", method: method, retry: retryAlways}
+func customOperation(method, name string) *operation {
+	if name == "" {
+		name = "client.do"
 	}
-	return &operation{name: "client.do", method: method, retry: retryNever, write: true}
+	if method == http.MethodGet || method == http.MethodHead {
+		return &operation{name: name, method: method, retry: retryAlways}
+	}
+	return &operation{name: name, method: method, retry: retryNever, write: true}
 }
 
 // maxQuery is the longest query string that the API accepts, in bytes; a longer
@@ -124,6 +128,65 @@ func (r *request) url(base *url.URL) (url.URL, error) {
 		u.RawPath = base.EscapedPath() + prefix + escaped
 	}
 	return u, nil
+}
+
+// withParameter sets a parameter of an encoded query, and leaves the others as they
+// are.
+func withParameter(query, key, value string) string {
+	if query = withoutParameter(query, key); query != "" {
+		query += "&"
+	}
+	return query + url.QueryEscape(key) + "=" + url.QueryEscape(value)
+}
+
+func withoutParameter(query, key string) string {
+	var kept []string
+	for part := range strings.SplitSeq(query, "&") {
+		escaped, _, _ := strings.Cut(part, "=")
+		if name, err := url.QueryUnescape(escaped); part != "" && (err != nil || name != key) {
+			kept = append(kept, part)
+		}
+	}
+	return strings.Join(kept, "&")
+}
+
+// apply changes the request as the options of the call say.
+func (r *request) apply(cfg *callConfig) error {
+	if cfg.operation != "" && r.path == "" {
+		return &ValidationError{Field: "WithOperation", Reason: "applies to Client.Do only"}
+	}
+	if cfg.query == nil && cfg.body == nil {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(cfg.query)) {
+		r.query = withParameter(r.query, key, cfg.query[key])
+	}
+	if cfg.body == nil {
+		return nil
+	}
+	var fields map[string]json.RawMessage
+	if r.body != nil {
+		data, err := encode(r.body)
+		if err != nil {
+			return err
+		}
+		_ = json.Unmarshal(data, &fields)
+	}
+	if fields == nil {
+		return &ValidationError{Field: "WithBodyField", Reason: "applies to calls whose body is a JSON object only"}
+	}
+	for name, value := range cfg.body {
+		if fields[name] != nil {
+			return &ValidationError{Field: "WithBodyField", Reason: "the request has a field " + name + " already"}
+		}
+		data, err := encode(value)
+		if err != nil {
+			return err
+		}
+		fields[name] = data
+	}
+	r.body = fields
+	return nil
 }
 
 func validateID(field, id string) error {

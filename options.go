@@ -68,6 +68,7 @@ type clientConfig struct {
 	header         http.Header
 	noMessages     bool
 	derived        bool // for Client.With
+	strict         bool
 }
 
 func (c *clientConfig) apply(opts []ClientOption) error {
@@ -89,6 +90,9 @@ type callConfig struct {
 	header     http.Header
 	idempotent bool
 	prefetch   bool
+	query      map[string]string // see WithQuery
+	body       map[string]any    // see WithBodyField
+	operation  string            // see WithOperation
 }
 
 // callConfig applies the options of one call.
@@ -110,6 +114,19 @@ func (cfg *callConfig) apply(opts []CallOption, all bool) error {
 		return &ValidationError{Field: "WithPrefetch", Reason: "applies to the All methods only"}
 	}
 	return nil
+}
+
+// requestOption names an option that changes the API request, "" if there is none.
+func (cfg *callConfig) requestOption() string {
+	switch {
+	case cfg.query != nil:
+		return "WithQuery"
+	case cfg.body != nil:
+		return "WithBodyField"
+	case cfg.operation != "":
+		return "WithOperation"
+	}
+	return ""
 }
 
 type clientOption func(*clientConfig) error
@@ -453,6 +470,86 @@ func WithIdempotent() CallOption {
 // wasted. Other methods reject it.
 func WithPrefetch() CallOption {
 	return callOption(func(c *callConfig) error { c.prefetch = true; return nil })
+}
+
+// WithQuery adds a query parameter to the requests of the call, or replaces it if
+// the method sends it already. It is for a parameter that this version does not know.
+// key has up to 64 letters, digits and the characters "_", "-", ".", "[" and "]", and
+// is not "cursor", which the methods set. [DocumentService.Put] and
+// [OAuthService.CreateToken] reject it.
+func WithQuery(key, value string) CallOption {
+	return callOption(func(c *callConfig) error {
+		if !validName(key, "-.[]") {
+			return &ValidationError{Field: "WithQuery", Reason: "the key must be the name of a query parameter"}
+		}
+		if key == "cursor" {
+			return &ValidationError{Field: "WithQuery", Reason: "cursor is set by the list; use the Cursor of its params"}
+		}
+		if c.query == nil {
+			c.query = map[string]string{}
+		}
+		c.query[key] = value
+		return nil
+	})
+}
+
+// WithBodyField adds a top-level field to the JSON body of the call. It is for a
+// field that this version does not know; one that the method sends already is a
+// [ValidationError]. name has up to 64 letters, digits and the characters "_" and "-".
+// Calls without a JSON object as their body, [DocumentService.Put] and
+// [OAuthService.CreateToken] reject it.
+func WithBodyField(name string, value any) CallOption {
+	return callOption(func(c *callConfig) error {
+		if !validName(name, "-") {
+			return &ValidationError{Field: "WithBodyField", Reason: "the name must be the name of a field"}
+		}
+		if c.body == nil {
+			c.body = map[string]any{}
+		}
+		c.body[name] = value
+		return nil
+	})
+}
+
+// withoutBodyFields undoes WithBodyField for the requests of a call that have no
+// body.
+func withoutBodyFields() CallOption {
+	return callOption(func(c *callConfig) error { c.body = nil; return nil })
+}
+
+// WithOperation names the operation of a [Client.Do] in errors, log records, spans
+// and metrics, in place of "client.do". name has up to 64 lower-case letters, digits
+// and the characters "_" and ".", and begins with a letter; it must not contain an
+// id. Other methods reject it.
+func WithOperation(name string) CallOption {
+	return callOption(func(c *callConfig) error {
+		if !validName(name, ".") || name != strings.ToLower(name) || name[0] < 'a' || name[0] > 'z' {
+			return &ValidationError{Field: "WithOperation", Reason: "must be a name such as sets.retrieve"}
+		}
+		c.operation = name
+		return nil
+	})
+}
+
+// validName reports whether s has up to 64 letters, digits, underscores and the
+// characters of more.
+func validName(s, more string) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || strings.IndexByte(more, c) >= 0) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 64
+}
+
+// WithStrictDecoding makes each tolerance of decoding a [DecodeError] that names the
+// field and the kinds: a number in place of text, text in place of a number, 1.0 for
+// an integer, one value in place of a list, a time that cannot be read, and what
+// otherwise leaves its field empty. Unknown fields stay allowed. It is for tests and
+// for finding out how the API differs: one odd item makes its page an error.
+func WithStrictDecoding() ClientOption {
+	return clientOption(func(c *clientConfig) error { c.strict = true; return nil })
 }
 
 // secret is a credential.

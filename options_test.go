@@ -2,6 +2,7 @@ package brellium_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -355,4 +356,113 @@ func TestOptionsMayBeSharedBetweenGoroutines(t *testing.T) {
 	for _, r := range emu.Requests(brelliumtest.OpAuditRetrieve) {
 		assert.True(t, strings.HasPrefix(r.Header.Get("User-Agent"), "clinic-sync/2.1 brellium-go/"))
 	}
+}
+
+// lastRequest returns a client whose calls all get this 200, and what it sent last.
+func lastRequest(t *testing.T, response string) (*brellium.Client, *url.Values, *string) {
+	query, body := new(url.Values), new(string)
+	return testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
+		*query, *body = r.URL.Query(), ""
+		if r.Body != nil {
+			data, err := io.ReadAll(r.Body)
+			if err != nil {
+				return nil, err
+			}
+			*body = string(data)
+		}
+		return testkit.Reply(200, nil, response), nil
+	}), query, body
+}
+
+func TestWithQueryAddsOrReplacesAParameter(t *testing.T) {
+	ctx := t.Context()
+	opts := []brellium.CallOption{brellium.WithQuery("page_size", "7"), brellium.WithQuery("flags", "a&b= é"), brellium.WithQuery("page_size", "8")}
+	client, query, _ := lastRequest(t, `{"data":[],"has_more":false,"audit_id":"x","user_id":"u","documents":[{"document_id":"d"}]}`)
+	_, err := client.Audits.List(ctx, brellium.AuditListParams{Flags: []string{"x", "y"}, SetID: "s", Cursor: "c"}, opts...)
+	require.NoError(t, err)
+	assert.Equal(t, url.Values{"page_size": {"8"}, "flags": {"a&b= é"}, "set_id": {"s"}, "cursor": {"c"}}, *query)
+	added := url.Values{"page_size": {"8"}, "flags": {"a&b= é"}}
+	for _, call := range []func() error{
+		func() error { _, err := client.Audits.Retrieve(ctx, "x", opts...); return err },
+		func() error {
+			_, err := client.Users.Ensure(ctx, brellium.UserCreateParams{Email: ada}, opts...)
+			return err
+		},
+		func() error { return client.Users.Delete(ctx, "x", opts...) },
+		func() error { return client.Do(ctx, "GET", "/v2/x?flags=z", nil, nil, opts...) },
+	} {
+		*query = nil
+		require.NoError(t, call())
+		assert.Equal(t, added, *query)
+	}
+	for _, key := range []string{"", " ", "a b", "a=b", "a&b", "é", "cursor", "x\n", strings.Repeat("a", 65)} {
+		testkit.IsInvalid(t, client.Do(ctx, "GET", "/v2/x", nil, nil, brellium.WithQuery(key, "s3cret")), "WithQuery", "s3cret")
+	}
+	testkit.IsInvalid(t, client.Do(ctx, "GET", "/v2/x", nil, nil, brellium.WithQuery("a", strings.Repeat("a", 2048))), "query", "aaaa")
+}
+
+func TestWithBodyFieldAddsAField(t *testing.T) {
+	ctx := t.Context()
+	opts := []brellium.CallOption{brellium.WithBodyField("team", map[string]int{"a": 1}), brellium.WithBodyField("role", nil)}
+	client, _, body := lastRequest(t, `{"audit_id":"x","user_id":"u","updated_audit_ids":[],"documents":[{"document_id":"d","upload_url":null}]}`)
+	for want, call := range map[string]func(opts ...brellium.CallOption) error{
+		`{"email":"a@b","team":{"a":1},"role":null}`: func(opts ...brellium.CallOption) error {
+			_, err := client.Users.Create(ctx, brellium.UserCreateParams{Email: "a@b"}, opts...)
+			return err
+		},
+		`{"flags":[],"team":{"a":1},"role":null}`: func(opts ...brellium.CallOption) error {
+			_, err := client.Audits.Update(ctx, "x", brellium.AuditUpdateParams{Flags: []string{}}, opts...)
+			return err
+		},
+		`{"documents":[{"filename":"a.pdf"}],"team":{"a":1},"role":null}`: func(opts ...brellium.CallOption) error {
+			_, err := client.Documents.Create(ctx, brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}}, opts...)
+			return err
+		},
+		`{"n":12345678901234567890,"team":{"a":1},"role":null}`: func(opts ...brellium.CallOption) error {
+			return client.Do(ctx, "POST", "/v2/x", json.RawMessage(`{"n":12345678901234567890}`), nil, opts...)
+		},
+	} {
+		require.NoError(t, call(opts...))
+		assert.JSONEq(t, want, *body)
+		assert.True(t, !strings.Contains(want, `"n"`) || strings.Contains(*body, "12345678901234567890"))
+	}
+	create := func(opt brellium.CallOption) error {
+		_, err := client.Users.Create(ctx, brellium.UserCreateParams{Email: ada}, opt)
+		return err
+	}
+	*body = "nothing sent"
+	testkit.IsInvalid(t, create(brellium.WithBodyField("email", "s3cret")), "WithBodyField", "s3cret")
+	testkit.IsInvalid(t, create(brellium.WithBodyField("team", make(chan int))), "body", "")
+	for _, name := range []string{"", "a b", "a.b", "é", strings.Repeat("a", 65)} {
+		testkit.IsInvalid(t, create(brellium.WithBodyField(name, "s3cret")), "WithBodyField", "s3cret")
+	}
+	_, err := client.Audits.Retrieve(ctx, "x", opts...)
+	testkit.IsInvalid(t, err, "WithBodyField", "")
+	_, err = client.Audits.List(ctx, brellium.AuditListParams{}, opts...)
+	testkit.IsInvalid(t, err, "WithBodyField", "")
+	testkit.IsInvalid(t, client.Do(ctx, "POST", "/v2/x", []int{1}, nil, opts...), "WithBodyField", "")
+	assert.Equal(t, "nothing sent", *body)
+
+	// An Ensure adds it to its POST, and not to the lookup after a conflict.
+	emu := brelliumtest.New()
+	_, err = testkit.NewClient(t, emu).EmailRecipients.Create(ctx, brellium.EmailRecipientCreateParams{Email: ada})
+	require.NoError(t, err)
+	recipient, err := testkit.NewClient(t, emu).EmailRecipients.Ensure(ctx, brellium.EmailRecipientCreateParams{Email: ada}, brellium.WithBodyField("name", "n"))
+	require.NoError(t, err)
+	assert.Equal(t, ada, recipient.Email)
+}
+
+func TestOptionsOfTheRequestAreRejectedWhereTheyCannotApply(t *testing.T) {
+	emu := brelliumtest.New()
+	client := testkit.NewClient(t, emu)
+	var to brellium.UploadURL
+	require.NoError(t, json.Unmarshal([]byte(`"https://storage.test/x"`), &to))
+	for field, opt := range map[string]brellium.CallOption{
+		"WithQuery": brellium.WithQuery("a", "b"), "WithBodyField": brellium.WithBodyField("a", "b"), "WithOperation": brellium.WithOperation("a.b"),
+	} {
+		testkit.IsInvalid(t, client.Documents.Put(t.Context(), to, someFiles(1)[0], opt), field, "")
+		_, err := client.OAuth.CreateToken(t.Context(), opt)
+		testkit.IsInvalid(t, err, field, "")
+	}
+	assert.Zero(t, emu.Count(brelliumtest.OpAny))
 }

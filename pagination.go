@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"hash/maphash"
 	"iter"
+	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/brellium/brellium-go/internal/jsonscan"
@@ -32,10 +35,13 @@ type Page[T any] struct {
 //
 // On the last page it returns [ErrNoMorePages]. If the next page cannot be
 // fetched, the error is a [PaginationError] that wraps the cause; its Cursor is
-// p.NextCursor, and Next may be called again. If a page's link to the page after
-// it is broken (it repeats an earlier cursor, or HasMore is true without a
-// cursor), that page is returned together with a [PaginationError], so that its
-// items are not lost.
+// p.NextCursor, and Next may be called again.
+//
+// Two errors come together with the page, so that its items are not lost: a
+// [PaginationError] if the page's link to the page after it is broken (it repeats an
+// earlier cursor, HasMore is true without a cursor, or the page does not say whether
+// another one follows), and a [DecodeError] for an item that is not an object or has
+// no id. That item is left out of Data; RawJSON has it, and Next of the page works.
 func (p *Page[T]) Next(ctx context.Context) (*Page[T], error) {
 	if p.next == nil {
 		return nil, ErrNoMorePages
@@ -43,17 +49,20 @@ func (p *Page[T]) Next(ctx context.Context) (*Page[T], error) {
 	return p.next(ctx, p.into)
 }
 
+// defaultLimit is the page size of the API where a list asks for none. (assumed)
+const defaultLimit = 100
+
 // lister fetches the pages of one list.
-type lister[T any, P resource[T]] struct {
-	client *Client
-	op     *operation
-	query  string // filters and limit, without the cursor
-	cfg    callConfig
-	seen   cursors
+type lister[T any] struct {
+	client  *Client
+	request request // with filters and limit, without the cursor
+	cfg     callConfig
+	limit   int
+	seen    cursors
 }
 
 // newLister returns a lister and the cursor of the first page.
-func newLister[T any, P resource[T]](c *Client, op *operation, query func() (url.Values, error), opts []CallOption, all bool) (*lister[T, P], string, error) {
+func newLister[T any](c *Client, op *operation, query func() (url.Values, error), opts []CallOption, all bool) (*lister[T], string, error) {
 	q, err := query()
 	if err != nil {
 		return nil, "", err
@@ -62,58 +71,87 @@ func newLister[T any, P resource[T]](c *Client, op *operation, query func() (url
 	if err := cfg.apply(opts, all); err != nil {
 		return nil, "", err
 	}
-	cursor := q.Get("cursor")
-	q.Del("cursor")
-	l := &lister[T, P]{client: c, op: op, query: q.Encode(), cfg: cfg}
-	l.seen.init(cursor)
+	l, cursor := listerOf[T](c, request{op: op, query: q.Encode()}, cfg)
 	return l, cursor, nil
 }
 
+// listerOf is newLister for a request whose query is complete.
+func listerOf[T any](c *Client, r request, cfg callConfig) (*lister[T], string) {
+	q, _ := url.ParseQuery(r.query)
+	l := &lister[T]{client: c, request: r, cfg: cfg, limit: defaultLimit}
+	if given, replaced := cfg.query["limit"]; replaced {
+		q.Set("limit", given)
+	}
+	if n, err := strconv.Atoi(q.Get("limit")); err == nil && n > 0 {
+		l.limit = n
+	}
+	l.request.query = withoutParameter(r.query, "cursor")
+	cursor := q.Get("cursor")
+	l.seen.init(cursor)
+	return l, cursor
+}
+
 // list fetches the first page of the list that query selects.
-func list[T any, P resource[T]](ctx context.Context, c *Client, op *operation, query func() (url.Values, error), opts []CallOption) (*Page[T], error) {
-	l, cursor, err := newLister[T, P](c, op, query, opts, false)
+func list[T any](ctx context.Context, c *Client, op *operation, query func() (url.Values, error), opts []CallOption) (*Page[T], error) {
+	l, cursor, err := newLister[T](c, op, query, opts, false)
 	if err != nil {
 		return nil, err
 	}
 	return l.page(ctx, 0, cursor, l.cfg.response)
 }
 
-// page fetches the page at cursor. Its number counts from 0.
-func (l *lister[T, P]) page(ctx context.Context, number int, cursor string, into *Response) (*Page[T], error) {
-	r := request{op: l.op, query: l.query}
+// do is [Client.Do] for a list.
+func (p *Page[T]) do(ctx context.Context, c *Client, r request, cfg callConfig) error {
+	l, cursor := listerOf[T](c, r, cfg)
+	first, err := l.page(ctx, 0, cursor, cfg.response)
+	if first != nil {
+		*p = *first
+	}
+	return err
+}
+
+// page fetches the page at cursor. Its number counts from 0. A page with unusable
+// items, or with a broken link to the next page, is returned with an error.
+func (l *lister[T]) page(ctx context.Context, number int, cursor string, into *Response) (*Page[T], error) {
+	r, op := l.request, l.request.op
 	if cursor != "" {
-		if r.query != "" {
-			r.query += "&"
-		}
-		r.query += "cursor=" + url.QueryEscape(cursor)
+		r.query = withParameter(r.query, "cursor", cursor)
 	}
 	cfg := l.cfg
 	cfg.response = into
 	p := new(Page[T])
-	_, err := l.client.do(ctx, r, cfg, func(r okResponse) error { return decodePage[T, P](r, p) })
-	if err != nil {
+	var broken string
+	_, err := l.client.do(ctx, r, cfg, func(r okResponse) (err error) {
+		broken, err = decodePage(r, p, l.limit)
+		return err
+	})
+	if p.source == nil { // not a page
 		if number > 0 {
-			err = &PaginationError{Operation: l.op.name, Reason: "a page could not be fetched", Cursor: cursor, Err: err}
+			err = &PaginationError{Operation: op.name, Reason: "a page could not be fetched", Cursor: cursor, Err: err}
 		}
 		return nil, err
 	}
-	if !p.HasMore {
+	if !p.HasMore && broken == "" {
 		p.NextCursor = ""
-		return p, nil
+		return p, err
 	}
-	bad := &PaginationError{Operation: l.op.name, Cursor: cursor}
 	switch next := p.NextCursor; {
+	case broken != "":
 	case next == "":
-		bad.Reason = "HasMore is true without a cursor for the next page"
+		broken = "HasMore is true without a cursor for the next page"
 	case !l.seen.add(next, number+1):
-		bad.Reason = "a repeated cursor: the list is a cycle"
+		broken = "a repeated cursor: the list is a cycle"
+	case op.method != http.MethodGet:
+		broken = "only the pages of a GET can be fetched one after another"
 	default:
 		p.next = func(ctx context.Context, into *Response) (*Page[T], error) {
 			return l.page(ctx, number+1, next, into)
 		}
 		p.into = l.cfg.response
-		return p, nil
+		return p, err
 	}
+	p.HasMore = true // as far as is known
+	bad := &PaginationError{Operation: op.name, Reason: broken, Cursor: cursor, Err: err}
 	p.next = func(context.Context, *Response) (*Page[T], error) { return nil, bad }
 	return p, bad
 }
@@ -147,9 +185,9 @@ func (c *cursors) add(cursor string, number int) bool {
 }
 
 // all iterates over the items of all pages.
-func all[T any, P resource[T]](ctx context.Context, c *Client, op *operation, query func() (url.Values, error), opts []CallOption) iter.Seq2[*T, error] {
+func all[T any](ctx context.Context, c *Client, op *operation, query func() (url.Values, error), opts []CallOption) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
-		l, cursor, err := newLister[T, P](c, op, query, opts, true)
+		l, cursor, err := newLister[T](c, op, query, opts, true)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -167,7 +205,7 @@ func all[T any, P resource[T]](ctx context.Context, c *Client, op *operation, qu
 			}
 			if p != nil {
 				for i := range p.Data {
-					if !yield(detached[T, P](&p.Data[i]), nil) {
+					if !yield(detached(&p.Data[i]), nil) {
 						return
 					}
 				}
@@ -204,12 +242,16 @@ func Collect[T any](all iter.Seq2[*T, error]) ([]*T, error) {
 
 // detached copies an item out of its page, so that keeping the item does not keep
 // the whole page in memory.
-func detached[T any, P resource[T]](item *T) *T {
+func detached[T any](item *T) *T {
 	own := &struct {
-		item T
-		raw  json.RawMessage
-	}{*item, bytes.Clone(P(item).RawJSON())}
-	P(&own.item).setRaw(&own.raw)
+		item   T
+		source rawSource
+	}{item: *item}
+	if v, ok := any(&own.item).(record); ok {
+		data := json.RawMessage(bytes.Clone(v.RawJSON()))
+		own.source.item = func(int) json.RawMessage { return data }
+		v.setRaw(&own.source, 0)
+	}
 	return &own.item
 }
 
@@ -258,29 +300,85 @@ func (a *prefetched[T]) stop() {
 	<-a.done
 }
 
-// decodePage decodes a list response, each item with its own RawJSON.
-func decodePage[T any, P resource[T]](r okResponse, p *Page[T]) error {
+// decodePage decodes a list response, each item with its own RawJSON. Items that
+// cannot be used are left out, and err is about the first of them. broken is why
+// the page does not say whether another one follows.
+func decodePage[T any](r okResponse, p *Page[T], limit int) (broken string, err error) {
 	var body struct {
 		Data       []T     `json:"data"`
 		HasMore    *bool   `json:"has_more"`
 		NextCursor *string `json:"next_cursor"`
 	}
-	if err := r.decode(&body); err != nil {
-		return err
+	odd, err := r.decode(&body)
+	if err != nil && !odd {
+		return "", err
 	}
-	p.Data = body.Data
-	whole := r.json()
-	p.setRaw(&whole)
+	items, source, unusable, err := decodeItems(r, "data", body.Data, odd)
+	if err != nil {
+		return "", err
+	}
+	if odd {
+		var link struct {
+			HasMore    *bool   `json:"has_more"`
+			NextCursor *string `json:"next_cursor"`
+		}
+		d := new(jsonscan.Tolerant)
+		if err := r.decodeTolerantly(r.json(), &link, d); err != nil {
+			return "", err
+		}
+		body.HasMore, body.NextCursor, broken = link.HasMore, link.NextCursor, d.Lost
+	}
+	if body.HasMore == nil && body.NextCursor == nil && broken == "" {
+		broken = linkMissing(r.json(), len(items) >= limit)
+	}
+	p.Data = items
+	p.setRaw(source, wholePage)
 	if body.NextCursor != nil {
 		p.NextCursor = *body.NextCursor
 	}
 	if p.HasMore = p.NextCursor != ""; body.HasMore != nil {
 		p.HasMore = *body.HasMore
 	}
-	items, err := jsonscan.Items(whole, len(p.Data))
-	if err != nil {
-		return r.decodeError("the items of data cannot be separated")
+	return broken, unusable
+}
+
+// linkMissing is for a page without has_more and next_cursor. It returns what
+// suggests that another page follows all the same, "" for nothing.
+func linkMissing(page []byte, full bool) string {
+	var other string
+	for key, value := range jsonscan.Members(page) {
+		switch {
+		case strings.EqualFold(key, "has_more") || strings.EqualFold(key, "next_cursor"): // null
+			return ""
+		case strings.EqualFold(key, "data"):
+		case linkLike(key):
+			other = key
+		default:
+			for inner := range jsonscan.Members(value) {
+				if linkLike(inner) {
+					if other = inner; safeKey(key) {
+						other = key + "." + inner
+					}
+				}
+			}
+		}
 	}
-	setRaws[T, P](p.Data, items)
-	return nil
+	switch {
+	case other != "":
+		return "the page has " + other + " instead of has_more or next_cursor"
+	case full:
+		return "a full page has neither has_more nor next_cursor"
+	}
+	return ""
+}
+
+// linkLike reports whether other APIs use key for the link to the next page.
+func linkLike(key string) bool {
+	switch strings.ToLower(strings.Trim(strings.NewReplacer("_", "", "-", "").Replace(key), "@$")) {
+	case "next", "nextpage", "nextpagetoken", "nextpageurl", "nexttoken", "nexturl", "nexturi", "nextlink", "nextcursor", "nextoffset", "nextmarker",
+		"hasmore", "hasnext", "hasnextpage", "more", "links", "paging", "pagination", "pageinfo", "cursor", "cursors", "endcursor",
+		"page", "pages", "pagenumber", "pagecount", "pagetoken", "totalpages", "lastpage", "offset", "continuation", "continuationtoken", "marker", "scrollid":
+		return true
+	}
+	return false
 }

@@ -102,6 +102,22 @@ func judgeLost(o *outcome) (Verdict, string) {
 	return VerdictUnknown, reason
 }
 
+// token returns the access token. The wait for one counts against the total time,
+// also before the first attempt, which counts from started only.
+func (c *call) token(ctx context.Context) (*Token, error) {
+	if t := c.route.tokens.ready(); t != nil {
+		return t, nil
+	}
+	begun := time.Now()
+	defer func() { c.waited += time.Since(begun) }()
+	if total := c.policy.totalTimeout; total > 0 && c.attempts == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, total-c.waited)
+		defer cancel()
+	}
+	return c.route.tokens.get(ctx)
+}
+
 // retryBudget is how often the last failure may be retried, and how much of
 // that is used. The replay after a 401 is outside any budget.
 func (c *call) retryBudget() (budget, used int) {
@@ -171,7 +187,7 @@ func (c *call) failureOf(caller context.Context) error {
 	case o.verdict == VerdictBlocked:
 		return &BlockedError{Operation: c.op.name, RetryAt: o.retryAt, uncertain: c.uncertain}
 	case errors.Is(o.Err, wire.ErrTooLarge):
-		return okResponse{op: c.op, status: o.Status, requestID: o.requestID}.decodeError(o.reason)
+		return okResponse{op: c.op, status: o.Status, requestID: o.requestID, header: o.Header, body: o.Body}.decodeError(o.reason)
 	case o.Status >= 300 || o.Status > 0 && o.Status < 200:
 		e := &APIError{
 			Operation: c.op.name, StatusCode: o.Status, RequestID: o.requestID,

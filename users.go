@@ -26,6 +26,11 @@ type User struct {
 	raw
 }
 
+func (u *User) required() (field, kind string, set bool) { return "user_id", "text", !blank(u.UserID) }
+
+// Equal reports whether u and other have the same fields. RawJSON is not compared.
+func (u User) Equal(other User) bool { return sameFields(u, other) }
+
 // UserCreateParams describes the user to invite.
 type UserCreateParams struct {
 	// Email is the address that the invitation is sent to. Required.
@@ -81,7 +86,9 @@ func (s *UserService) Retrieve(ctx context.Context, userID string, opts ...CallO
 // failures.
 //
 // It returns the errors of any call (see the package overview). A page whose link
-// to the next page is broken is returned together with a [PaginationError].
+// to the next page is broken is returned together with a [PaginationError], and one
+// with an item that is not an object or has no id, without that item, together with
+// a [DecodeError].
 func (s *UserService) List(ctx context.Context, params UserListParams, opts ...CallOption) (*Page[User], error) {
 	return list[User](ctx, s.client, opUsersList, params.query, opts)
 }

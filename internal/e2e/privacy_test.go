@@ -147,6 +147,8 @@ var mishaps = map[string][]brelliumtest.Fault{
 	"200 page":         {brelliumtest.Respond(200, "text/html", "<html>"+marker+"</html>")},
 	"200 nothing":      {brelliumtest.Respond(200, "application/json", "")},
 	"wrong types":      {brelliumtest.Respond(200, "application/json", `{"audit_id":{"`+marker+`":1},"user_id":["`+marker+`"],"data":"`+marker+`","documents":[{"document_id":{"`+marker+`":1}}],"`+marker+`":"`+marker+`","access_token":{"`+marker+`":1}}`)},
+	"another shape":    {brelliumtest.Respond(200, "application/json", `{"`+marker+`":{"next":"`+marker+`"},"results":["`+marker+`"]}`)},
+	"odd items":        {brelliumtest.Respond(200, "application/json", `{"data":[{"`+marker+`":1},"`+marker+`",{"audit_id":"1","score":"`+marker+`","flags":{"`+marker+`":1}}],"`+marker+`":{"next":"`+marker+`"},"updated_audit_ids":{"`+marker+`":1},"documents":{"`+marker+`":1}}`)},
 	"bad JSON":         {brelliumtest.Respond(200, "application/json", `{"`+marker+`":`+marker)},
 	"odd token type":   {brelliumtest.Respond(200, "application/json", `{"access_token":"`+marker+`","token_type":"`+marker+`"}`)},
 	"circle of pages":  {brelliumtest.Respond(200, "application/json", `{"data":[],"has_more":true,"next_cursor":"`+marker+`"}`).Forever()},

@@ -630,7 +630,7 @@ func TestBodiesAreLimited(t *testing.T) {
 }
 
 func TestTransportWithoutGzipDecoding(t *testing.T) {
-	whole := []byte(gzipped(`{"audit_id":"a","flags":["` + strings.Repeat("x", 1000) + `"]}`))
+	whole := []byte(gzipped(`{"user_id":"a","flags":["` + strings.Repeat("x", 1000) + `"]}`))
 	damaged := bytes.Clone(whole)
 	damaged[len(damaged)-6] ^= 0xff // in the checksum
 	for name, tc := range map[string]struct {

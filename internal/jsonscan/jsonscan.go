@@ -1,5 +1,6 @@
-// Package jsonscan walks over valid JSON without decoding it: the bounds of a
-// list's items, the number of values, and the names of known fields.
+// Package jsonscan walks over valid JSON: the bounds of a list's items, the number
+// of values, the names of known fields. It also decodes objects whose fields may be
+// of other kinds than expected.
 package jsonscan
 
 import (
@@ -10,37 +11,32 @@ import (
 	"strings"
 )
 
-// Items returns the n items of "data" in body, which has been decoded already
-// and so is a valid JSON object. They share its memory.
-func Items(body []byte, n int) ([]json.RawMessage, error) {
-	if items, ok := scanItems(body, n); ok {
+// Items returns the n items of the list at key in body, which has been decoded
+// already and so is a valid JSON object. They share its memory.
+func Items(body []byte, key string, n int) ([]json.RawMessage, error) {
+	if items, ok := scanItems(body, key, n); ok {
 		return items, nil
 	}
-	var list struct {
-		Data []json.RawMessage `json:"data"`
-	}
-	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, err
-	}
-	if len(list.Data) != n {
+	var list []json.RawMessage
+	if value, _ := Member(body, key); json.Unmarshal(value, &list) != nil || len(list) != n {
 		return nil, errors.New("the number of items differs")
 	}
-	return list.Data, nil
+	return list, nil
 }
 
-// scanItems finds the items of "data" in body, a valid JSON object, by their
+// scanItems finds the items of the list at key in body, a valid JSON object, by their
 // bounds alone, which is many times faster than decoding them once more. It
 // reports false where it cannot be sure to find what encoding/json has found:
 // the key comes twice, escaped or in another case, or there are not n items.
-func scanItems(body []byte, n int) ([]json.RawMessage, bool) {
+func scanItems(body []byte, key string, n int) ([]json.RawMessage, bool) {
 	items := make([]json.RawMessage, 0, n)
 	found := false
 	for i := skipSpace(body, skipSpace(body, 0)+1); body[i] != '}'; {
-		key := i + 1
+		start := i + 1
 		i = skipString(body, i)
-		name := body[key : i-1]
+		name := body[start : i-1]
 		i = skipSpace(body, skipSpace(body, i)+1) // past the colon
-		switch isData := string(name) == "data"; {
+		switch isData := string(name) == key; {
 		case isData && !found && body[i] == '[':
 			found = true
 			for i = skipSpace(body, i+1); body[i] != ']'; i = nextElement(body, i) {
@@ -52,7 +48,7 @@ func scanItems(body []byte, n int) ([]json.RawMessage, bool) {
 				items = append(items, json.RawMessage(body[start:i:i]))
 			}
 			i++
-		case !isData && bytes.EqualFold(name, []byte("data")), isData && found, bytes.IndexByte(name, '\\') >= 0:
+		case !isData && strings.EqualFold(string(name), key), isData && found, bytes.IndexByte(name, '\\') >= 0:
 			return nil, false
 		default:
 			i = skipValue(body, i)
@@ -166,24 +162,25 @@ func KnownField(t reflect.Type, path string) string {
 		if !ok {
 			break
 		}
-		tag, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if tag == "" {
-			tag = field.Name
-		}
-		known, t = append(known, tag), field.Type
+		known, t = append(known, nameOf(field)), field.Type
 	}
 	return strings.Join(known, ".")
 }
 
 func fieldNamed(t reflect.Type, name string) (reflect.StructField, bool) {
 	for _, field := range reflect.VisibleFields(t) {
-		tag, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if tag == "" {
-			tag = field.Name
-		}
-		if !field.Anonymous && strings.EqualFold(tag, name) {
+		if !field.Anonymous && strings.EqualFold(nameOf(field), name) {
 			return field, true
 		}
 	}
 	return reflect.StructField{}, false
+}
+
+// nameOf returns the name of a field in JSON.
+func nameOf(field reflect.StructField) string {
+	tag, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+	if tag == "" {
+		tag = field.Name
+	}
+	return tag
 }

@@ -35,17 +35,17 @@ func FuzzScanItems(f *testing.F) {
 			return
 		}
 		n := len(list.Data)
-		items, ok := scanItems(body, n)
+		items, ok := scanItems(body, "data", n)
 		if ok {
 			require.Len(t, items, n)
 			for i := range items {
 				require.Equal(t, string(list.Data[i]), string(items[i]))
 				require.Equal(t, len(items[i]), cap(items[i]))
 			}
-			_, ok = scanItems(body, n+1)
+			_, ok = scanItems(body, "data", n+1)
 			require.False(t, ok)
 			if n > 0 {
-				_, ok = scanItems(body, n-1)
+				_, ok = scanItems(body, "data", n-1)
 				require.False(t, ok)
 			}
 			return

@@ -1,0 +1,372 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/brellium/brellium-go"
+	"github.com/brellium/brellium-go/internal/testkit"
+)
+
+// responding returns a client whose calls all get this 200.
+func responding(t testing.TB, body string, opts ...brellium.ClientOption) *brellium.Client {
+	t.Helper()
+	return testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) { return testkit.Reply(200, http.Header{}, body), nil }, opts...)
+}
+
+// shape is a response and what becomes of it. ID in it is the name of the
+// resource's id.
+type shape struct {
+	body   string
+	ids    string // of the resources that are returned
+	reason string // of the DecodeError or PaginationError; "" for none
+	paging bool   // a PaginationError
+}
+
+func (s shape) check(t *testing.T, name string, ids []string, err error) {
+	t.Helper()
+	for _, id := range ids {
+		assert.NotEmpty(t, id, "%s: a blank record", s.body)
+	}
+	assert.Equal(t, s.ids, strings.Join(ids, " "), s.body)
+	reason := ""
+	var decode *brellium.DecodeError
+	var paging *brellium.PaginationError
+	switch {
+	case s.reason == "":
+		require.NoError(t, err, s.body)
+		return
+	case s.paging:
+		require.ErrorAs(t, err, &paging, s.body)
+		reason = paging.Reason
+	default:
+		require.ErrorAs(t, err, &decode, s.body)
+		reason = decode.Reason
+		assert.NotEmpty(t, decode.Body)
+	}
+	assert.Equal(t, strings.ReplaceAll(s.reason, "ID", name), reason, s.body)
+	assert.NotContains(t, err.Error(), "4471100")
+}
+
+// firezone/firezone#8608, firezone/firezone#8640, mvanhorn/cli-printing-press#4163,
+// stmcginnis/gofish#409
+var listShapes = []shape{
+	{body: `{"data":[]}`},
+	{body: `{"data":null}`},
+	{body: `{"data":[{"ID":"1"},{"ID":"2"}],"has_more":false}`, ids: "1 2"},
+	{body: `{"data":[{"ID":"1"}],"has_more":null,"next_cursor":null,"page":1}`, ids: "1"},
+	{body: `{"DATA":[{"ID":"1"}]}`, ids: "1"},
+	{body: `{}`, reason: "the body has no data; it is empty"},
+	{body: `{"object":"list"}`, reason: "the body has no data; it has object"},
+	{body: `{"items":[{"ID":"1"}],"total":1}`, reason: "the body has no data; it has items, total"},
+	{body: `{"error":{"message":"4471100"}}`, reason: "the body has no data; it has error"},
+	{body: `{"result":{"data":[{"ID":"1"}]}}`, reason: "the body has no data; it has result"},
+	{body: `{"4471100":{},"a b":1,"a":1,"b":1,"c":1,"d":1,"e":1,"f":1}`, reason: "the body has no data; it has a, b, c, d, e and 3 other keys"},
+	{body: `{"has_more":"yes"}`, reason: "the body has no data; it has has_more"},
+	{body: `[{"ID":"1"}]`, reason: "the body is JSON of an unexpected type"},
+	{body: `"4471100"`, reason: "the body is JSON of an unexpected type"},
+	{body: `null`, reason: "the body is null"},
+	{body: `{"data":"4471100"}`, reason: "the field data is text instead of a list"},
+	{body: `{"data":4471100}`, reason: "the field data is a number instead of a list"},
+	{body: `{"data":true}`, reason: "the field data is a boolean instead of a list"},
+	{body: `{"data":{"ID":"1"},"has_more":false}`, ids: "1"},
+	{body: `{"data":{}}`, reason: "item 1 of data has no ID; it is empty"},
+	{body: `{"data":{"items":[{"ID":"1"}]}}`, reason: "item 1 of data has no ID; it has items"},
+	{body: `{"data":[null]}`, reason: "item 1 of data is null instead of an object"},
+	{body: `{"data":[{"ID":"1"},null,{"ID":"3"}]}`, ids: "1 3", reason: "item 2 of data is null instead of an object"},
+	{body: `{"data":[{"ID":"1"},"4471100",{"ID":"3"}]}`, ids: "1 3", reason: "item 2 of data is text instead of an object"},
+	{body: `{"data":["4471100","4471101"]}`, reason: "item 1 of data is text instead of an object"},
+	{body: `{"data":[[{"ID":"1"}],{"ID":"2"}]}`, ids: "2", reason: "item 1 of data is a list instead of an object"},
+	{body: `{"data":[7,{"ID":"2"}]}`, ids: "2", reason: "item 1 of data is a number instead of an object"},
+	{body: `{"data":[{"id":"4471100"},{"ID":"2"}]}`, ids: "2", reason: "item 1 of data has no ID; it has id"},
+	{body: `{"data":[{"ID":"1"},{},{"ID":"3"},{}]}`, ids: "1 3", reason: "item 2 of data has no ID; it is empty"},
+	{body: `{"data":[{"ID":" "}]}`, reason: "the ID of item 1 of data is blank"},
+	{body: `{"data":[{"ID":null},{"ID":"2"}]}`, ids: "2", reason: "the ID of item 1 of data is blank"},
+	{body: `{"data":[{"ID":{"value":"4471100"}},{"ID":"2"}]}`, ids: "2", reason: "the ID of item 1 of data is an object instead of text"},
+	{body: `{"data":[{"ID":17},{"ID":"2"}]}`, ids: "17 2"},
+	{body: `{"data":[{"ID":"1","object":7},{"ID":"2","object":[]},{"ID":"3"}]}`, ids: "1 2 3"},
+	{body: `{"data":[{"ID":"1"}],"has_more":"false","next_cursor":7}`, ids: "1"},
+	{body: `{"data":[{"ID":"1"}],"has_more":1}`, ids: "1", reason: "HasMore is true without a cursor for the next page", paging: true},
+	{body: `{"data":[{"ID":"1"}],"has_more":"later"}`, ids: "1", reason: "the field has_more is text instead of a boolean", paging: true},
+	{body: `{"data":[{"ID":"1"}],"next_cursor":{"after":"4471100"}}`, ids: "1", reason: "the field next_cursor is an object instead of text", paging: true},
+	{body: `{"data":[{"ID":"1"}],"next_page_token":"4471100"}`, ids: "1", reason: "the page has next_page_token instead of has_more or next_cursor", paging: true},
+	{body: `{"data":[{"ID":"1"}],"nextCursor":"4471100"}`, ids: "1", reason: "the page has nextCursor instead of has_more or next_cursor", paging: true},
+	{body: `{"data":[{"ID":"1"}],"links":{"self":"4471100"}}`, ids: "1", reason: "the page has links instead of has_more or next_cursor", paging: true},
+	{body: `{"data":[{"ID":"1"}],"meta":{"next_cursor":"4471100"}}`, ids: "1", reason: "the page has meta.next_cursor instead of has_more or next_cursor", paging: true},
+	{body: `{"data":[{"ID":"1"}],"4471100":{"next":1}}`, ids: "1", reason: "the page has next instead of has_more or next_cursor", paging: true},
+	{body: `{"data":[{"ID":"1"}],"meta":{"took":7}}`, ids: "1"},
+	{body: `{"data":[{"ID":"1"},7],"total_pages":3}`, ids: "1", reason: "the page has total_pages instead of has_more or next_cursor", paging: true},
+}
+
+// lists are the list methods and the names of the ids.
+var lists = map[string]func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) (ids []string, err error){
+	"audit_id": func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) ([]string, error) {
+		p, err := c.Audits.List(ctx, brellium.AuditListParams{}, opts...)
+		return idsOf(p, func(a *brellium.Audit) string { return a.AuditID }), err
+	},
+	"document_id": func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) ([]string, error) {
+		p, err := c.Documents.List(ctx, brellium.DocumentListParams{}, opts...)
+		return idsOf(p, func(d *brellium.Document) string { return d.DocumentID }), err
+	},
+	"user_id": func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) ([]string, error) {
+		p, err := c.Users.List(ctx, brellium.UserListParams{}, opts...)
+		return idsOf(p, func(u *brellium.User) string { return u.UserID }), err
+	},
+	"email_recipient_id": func(ctx context.Context, c *brellium.Client, opts ...brellium.CallOption) ([]string, error) {
+		p, err := c.EmailRecipients.List(ctx, brellium.EmailRecipientListParams{}, opts...)
+		return idsOf(p, func(r *brellium.EmailRecipient) string { return r.EmailRecipientID }), err
+	},
+}
+
+func idsOf[T any](p *brellium.Page[T], id func(*T) string) (ids []string) {
+	if p == nil {
+		return nil
+	}
+	for i := range p.Data {
+		ids = append(ids, id(&p.Data[i]))
+		raw := any(&p.Data[i]).(interface{ RawJSON() json.RawMessage }).RawJSON()
+		if !strings.Contains(string(raw), ids[i]) {
+			ids[i] += " with the RawJSON of another"
+		}
+	}
+	return ids
+}
+
+func TestNoListOfAnotherShapeIsSilentlyWrong(t *testing.T) {
+	for name, list := range lists {
+		t.Run(name, func(t *testing.T) {
+			for _, s := range listShapes {
+				s.body = strings.ReplaceAll(s.body, "ID", name)
+				ids, err := list(t.Context(), responding(t, s.body))
+				s.check(t, name, ids, err)
+			}
+		})
+	}
+}
+
+// Servosity/msp-skills#215, firezone/firezone#8608
+var resourceShapes = []shape{
+	{body: `{"ID":"1"}`, ids: "1"},
+	{body: `{"id":"1"}`, reason: "the body has no ID; it has id"},
+	{body: `{}`, reason: "the body has no ID; it is empty"},
+	{body: `{"data":{"ID":"1"}}`, reason: "the body has no ID; it has data"},
+	{body: `{"data":[{"ID":"1"}]}`, reason: "the body has no ID; it has data"},
+	{body: `{"user":{"ID":"1"}}`, reason: "the body has no ID; it has user"},
+	{body: `{"error":{"message":"4471100"}}`, reason: "the body has no ID; it has error"},
+	{body: `{"ID":""}`, reason: "the ID of the body is blank"},
+	{body: `{"ID":"  "}`, reason: "the ID of the body is blank"},
+	{body: `{"ID":null}`, reason: "the ID of the body is blank"},
+	{body: `{"ID":["4471100"]}`, reason: "the ID of the body is a list instead of text"},
+	{body: `{"ID":{"value":"4471100"}}`, reason: "the ID of the body is an object instead of text"},
+	{body: `{"ID":17}`, ids: "17"},
+	{body: `{"ID":"1","object":{"a":1}}`, ids: "1"},
+	{body: `{"ID":"1","email":7,"status":8,"filename":9,"created_at":10,"timestamp":[]}`, ids: "1"},
+	{body: `[{"ID":"1"}]`, reason: "the body is JSON of an unexpected type"},
+	{body: `[]`, reason: "the body is JSON of an unexpected type"},
+	{body: `"1"`, reason: "the body is JSON of an unexpected type"},
+	{body: `true`, reason: "the body is JSON of an unexpected type"},
+	{body: `null`, reason: "the body is null"},
+}
+
+// resources are the methods that return one resource, by the name of the id.
+var resources = map[string][]func(ctx context.Context, c *brellium.Client) (id string, err error){
+	"audit_id": {
+		func(ctx context.Context, c *brellium.Client) (string, error) {
+			return idOf(c.Audits.Retrieve(ctx, "x"))(func(a *brellium.Audit) string { return a.AuditID })
+		},
+		func(ctx context.Context, c *brellium.Client) (string, error) {
+			return idOf(c.Audits.Update(ctx, "x", brellium.AuditUpdateParams{Flags: []string{}}))(func(a *brellium.Audit) string { return a.AuditID })
+		},
+		func(ctx context.Context, c *brellium.Client) (string, error) {
+			a := new(brellium.Audit)
+			err := c.Do(ctx, http.MethodGet, "/v2/audits/x", nil, a)
+			return a.AuditID, err
+		},
+	},
+	"document_id": {
+		func(ctx context.Context, c *brellium.Client) (string, error) {
+			return idOf(c.Documents.Retrieve(ctx, "x"))(func(d *brellium.Document) string { return d.DocumentID })
+		},
+	},
+	"user_id": {
+		func(ctx context.Context, c *brellium.Client) (string, error) {
+			return idOf(c.Users.Retrieve(ctx, "x"))(func(u *brellium.User) string { return u.UserID })
+		},
+		func(ctx context.Context, c *brellium.Client) (string, error) {
+			return idOf(c.Users.Create(ctx, brellium.UserCreateParams{Email: "a@example.test"}))(func(u *brellium.User) string { return u.UserID })
+		},
+		func(ctx context.Context, c *brellium.Client) (string, error) {
+			return idOf(c.Users.Ensure(ctx, brellium.UserCreateParams{Email: "a@example.test"}))(func(u *brellium.User) string { return u.UserID })
+		},
+	},
+	"email_recipient_id": {
+		func(ctx context.Context, c *brellium.Client) (string, error) {
+			return idOf(c.EmailRecipients.Retrieve(ctx, "x"))(func(r *brellium.EmailRecipient) string { return r.EmailRecipientID })
+		},
+		func(ctx context.Context, c *brellium.Client) (string, error) {
+			return idOf(c.EmailRecipients.Create(ctx, brellium.EmailRecipientCreateParams{Email: "a@example.test"}))(func(r *brellium.EmailRecipient) string { return r.EmailRecipientID })
+		},
+		func(ctx context.Context, c *brellium.Client) (string, error) {
+			return idOf(c.EmailRecipients.Ensure(ctx, brellium.EmailRecipientCreateParams{Email: "a@example.test"}))(func(r *brellium.EmailRecipient) string { return r.EmailRecipientID })
+		},
+	},
+}
+
+func idOf[T any](v *T, err error) func(id func(*T) string) (string, error) {
+	return func(id func(*T) string) (string, error) {
+		if v == nil {
+			return "", err
+		}
+		return id(v), err
+	}
+}
+
+func TestNoResourceOfAnotherShapeIsSilentlyWrong(t *testing.T) {
+	for name, methods := range resources {
+		for i, method := range methods {
+			t.Run(fmt.Sprint(name, i), func(t *testing.T) {
+				for _, s := range resourceShapes {
+					s.body = strings.ReplaceAll(s.body, "ID", name)
+					synctest.Test(t, func(t *testing.T) { // Ensure pauses
+						id, err := method(t.Context(), responding(t, s.body))
+						var ids []string
+						if err == nil {
+							ids = []string{id}
+						}
+						s.check(t, name, ids, err)
+					})
+				}
+			})
+		}
+	}
+}
+
+func TestNoResultOfABatchOfAnotherShapeIsSilentlyWrong(t *testing.T) {
+	for _, s := range []shape{
+		{body: `{"updated_audit_ids":["1","2"]}`, ids: "1 2"},
+		{body: `{"updated_audit_ids":[1]}`, ids: "1"},
+		{body: `{"updated_audit_ids":"1"}`, ids: "1"},
+		{body: `{"updated_audit_ids":[]}`},
+		{body: `{"updated_audit_ids":null}`},
+		{body: `{"updated_audit_ids":[{"audit_id":"4471100"}]}`, reason: "the updated_audit_ids of the body has an element of another kind"},
+		{body: `{"updated_audit_ids":{"4471100":true}}`, reason: "the updated_audit_ids of the body is an object instead of a list"},
+		{body: `{}`, reason: "the body has no updated_audit_ids; it is empty"},
+		{body: `{"data":["1"]}`, reason: "the body has no updated_audit_ids; it has data"},
+		{body: `{"error":{}}`, reason: "the body has no updated_audit_ids; it has error"},
+	} {
+		result, err := responding(t, s.body).Audits.BatchUpdate(t.Context(), brellium.AuditBatchUpdateParams{AuditIDs: []string{"1"}, Flags: []string{}})
+		var ids []string
+		if result != nil {
+			ids = result.UpdatedAuditIDs
+		}
+		s.check(t, "", ids, err)
+		assert.Equal(t, err != nil, brellium.OutcomeUnknown(err))
+	}
+	for _, s := range []shape{
+		{body: `{"documents":[{"document_id":"1","upload_url":null},{"document_id":2}]}`, ids: "1 2"},
+		{body: `{"documents":{"document_id":"1"}}`, ids: "1"},
+		{body: `{"documents":[]}`, reason: "the body has no documents"},
+		{body: `{"documents":null}`, reason: "the body has no documents"},
+		{body: `{}`, reason: "the body has no documents; it is empty"},
+		{body: `{"data":[{"document_id":"1"}]}`, reason: "the body has no documents; it has data"},
+		{body: `{"documents":[{"document_id":"1"},{"id":"4471100"}]}`, reason: "item 2 of documents has no document_id; it has id"},
+		{body: `{"documents":["4471100"]}`, reason: "item 1 of documents is text instead of an object"},
+		{body: `{"documents":"4471100"}`, reason: "the field documents is text instead of a list"},
+	} {
+		result, err := responding(t, s.body).Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
+		var ids []string
+		if result != nil {
+			for i := range result.Documents {
+				ids = append(ids, result.Documents[i].DocumentID)
+			}
+		}
+		s.check(t, "", ids, err)
+		assert.Equal(t, err != nil, brellium.OutcomeUnknown(err))
+	}
+}
+
+// firezone/firezone#8608: what had been read up to the present was skipped for good.
+func TestAMissingListIsNoEmptyOne(t *testing.T) {
+	for _, body := range []string{`{}`, `{"audits":[]}`, `{"error":{}}`, `{"object":"list"}`, `{"email_recipients":[]}`} {
+		client := responding(t, body)
+		var decode *brellium.DecodeError
+		batches := 0
+		for batch, err := range client.Audits.Follow(t.Context(), brellium.FollowCheckpoint{}, brellium.FollowOptions{CatchUp: true}) {
+			if batch != nil {
+				batches++
+			} else {
+				require.ErrorAs(t, err, &decode, body)
+			}
+		}
+		assert.Zero(t, batches, body)
+		_, err := client.EmailRecipients.FindByEmail(t.Context(), "a@example.test")
+		require.ErrorAs(t, err, &decode, body)
+		assert.NotErrorIs(t, err, brellium.ErrNotFound)
+		_, err = brellium.Collect(client.Users.All(t.Context(), brellium.UserListParams{}))
+		require.ErrorAs(t, err, &decode, body)
+	}
+}
+
+// A page of as many items as were asked for, without a word of another page.
+func TestAFullPageWithoutALinkIsNoEnd(t *testing.T) {
+	for _, c := range []struct {
+		items, limit int
+		opts         []brellium.CallOption
+		broken       bool
+	}{
+		{99, 0, nil, false}, {100, 0, nil, true}, {101, 0, nil, true}, {1, 2, nil, false}, {2, 2, nil, true},
+		{30, 2, []brellium.CallOption{brellium.WithQuery("limit", "31")}, false}, {31, 2, []brellium.CallOption{brellium.WithQuery("limit", "31")}, true},
+	} {
+		client := responding(t, `{"data":[`+strings.TrimSuffix(strings.Repeat(`{"user_id":"1"},`, c.items), ",")+`]}`)
+		users, err := brellium.Collect(client.Users.All(t.Context(), brellium.UserListParams{Limit: c.limit}, c.opts...))
+		assert.Len(t, users, c.items)
+		if !c.broken {
+			require.NoError(t, err, "%v", c)
+			continue
+		}
+		var paging *brellium.PaginationError
+		require.ErrorAs(t, err, &paging, "%v", c)
+		assert.Equal(t, "a full page has neither has_more nor next_cursor", paging.Reason)
+		page, err := client.Users.List(t.Context(), brellium.UserListParams{Limit: c.limit}, c.opts...)
+		require.ErrorAs(t, err, &paging)
+		assert.True(t, page.HasMore, "as far as is known")
+		_, err = page.Next(t.Context())
+		require.ErrorAs(t, err, &paging)
+	}
+}
+
+// stmcginnis/gofish#409: the pages around an odd item stay within reach.
+func TestAnOddItemDoesNotTakeItsPageWithIt(t *testing.T) {
+	pages := map[string]string{
+		"":  `{"data":[{"user_id":"1"}],"has_more":true,"next_cursor":"b"}`,
+		"b": `{"data":[{"user_id":"2"},{"id":"odd"},{"user_id":"4"}],"has_more":true,"next_cursor":"c"}`,
+		"c": `{"data":[{"user_id":"5"}],"has_more":false}`,
+	}
+	client := testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
+		return testkit.Reply(200, http.Header{}, pages[r.URL.Query().Get("cursor")]), nil
+	})
+	var decode *brellium.DecodeError
+	for _, opts := range [][]brellium.CallOption{nil, {brellium.WithPrefetch()}} {
+		users, err := brellium.Collect(client.Users.All(t.Context(), brellium.UserListParams{}, opts...))
+		require.ErrorAs(t, err, &decode)
+		assert.Equal(t, "item 2 of data has no user_id; it has id", decode.Reason)
+		require.Len(t, users, 3)
+		assert.JSONEq(t, `{"user_id":"4"}`, string(users[2].RawJSON()))
+	}
+	var ids []string
+	p, err := client.Users.List(t.Context(), brellium.UserListParams{})
+	for ; p != nil; p, err = p.Next(t.Context()) {
+		ids = append(ids, idsOf(p, func(u *brellium.User) string { return u.UserID })...)
+		assert.Equal(t, len(ids) == 3, err != nil, "%v", err)
+	}
+	assert.ErrorIs(t, err, brellium.ErrNoMorePages)
+	assert.Equal(t, []string{"1", "2", "4", "5"}, ids)
+}
