@@ -3,6 +3,7 @@ package brellium
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -16,13 +17,8 @@ import (
 	"github.com/brellium/brellium-go/internal/wire"
 )
 
-const (
-	// maxThrottled is how often a call is retried after a 429 by default: all
-	// 429s of a client reach the call at the head of its queue.
-	maxThrottled = 9
-	// retryJitter is added to every wait that the server asked for.
-	retryJitter = 500 * time.Millisecond
-)
+// retryJitter is added to every wait that the server asked for.
+const retryJitter = 500 * time.Millisecond
 
 // retryPolicy limits how often and for how long a call may try.
 type retryPolicy struct {
@@ -35,6 +31,7 @@ type retryPolicy struct {
 	forced         bool
 	attemptTimeout time.Duration // 0: none
 	totalTimeout   time.Duration // 0: none
+	priority       Priority      // in the limiter's queue
 	idleTimeout    time.Duration // ends an attempt whose body makes no progress; 0: none
 }
 
@@ -116,7 +113,7 @@ func (c *call) retryBudget() (budget, used int) {
 			budget, used = c.policy.maxRetries, c.retries
 		}
 	case VerdictThrottled:
-		budget, used = maxThrottled, c.throttled
+		budget, used = math.MaxInt, 0 // bounded by time: all 429s of a client reach the call at the head of its queue
 	}
 	if c.policy.explicit && budget > 0 {
 		budget, used = c.policy.maxRetries, c.retries+c.throttled

@@ -17,7 +17,7 @@ type gate struct {
 	pause                          time.Duration
 }
 
-func (g *gate) Ready(time.Duration) time.Duration {
+func (g *gate) Ready(time.Duration, int) time.Duration {
 	if g.open > 0 {
 		return 0
 	}
@@ -72,7 +72,7 @@ func TestPermitGrantedAsTheContextEndsIsCanceled(t *testing.T) {
 			end func()
 		}{{canceled, cancel}, {silent, func() { silent.ended.Store(true) }}} {
 			go func() {
-				p, err := q.Acquire(c.ctx, false)
+				p, err := q.Acquire(c.ctx, Normal, false)
 				assert.ErrorIs(t, err, context.Canceled)
 				assert.Nil(t, p)
 			}()
@@ -93,13 +93,13 @@ func TestMachineIsIdleOnceNobodyWaits(t *testing.T) {
 		q := NewQueue(m)
 		short, cancel := context.WithTimeout(t.Context(), 2*second)
 		defer cancel()
-		_, err := q.Acquire(short, false)
+		_, err := q.Acquire(short, Normal, false)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 1, m.idle)
 
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 2 {
-			go q.Acquire(ctx, false)
+			go q.Acquire(ctx, Normal, false)
 		}
 		synctest.Wait()
 		require.Equal(t, 1, m.idle)
@@ -113,14 +113,14 @@ func TestReviewCountsThoseAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &gate{open: 1}
 		q := NewQueue(m)
-		p, err := q.Acquire(t.Context(), false)
+		p, err := q.Acquire(t.Context(), Normal, false)
 		require.NoError(t, err)
 		var failed [4]bool
 		for i := range failed {
 			ctx, cancel := context.WithTimeout(t.Context(), 5500*ms)
 			defer cancel()
 			go func() {
-				_, err := q.Acquire(ctx, i == 3)
+				_, err := q.Acquire(ctx, Normal, i == 3)
 				failed[i] = err != nil
 			}()
 			synctest.Wait()
