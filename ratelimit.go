@@ -133,12 +133,21 @@ type AdaptiveLimiterOptions struct {
 	// 0. By default only the bucket is the limit.
 	MaxBurst     int
 	MaxPerSecond float64
+
+	// Floor is how many requests a second the limiter tries at least while others
+	// spend, for a process beside a client that does not back off. Many of these
+	// requests are rate limited. The floors of all processes should not add up to
+	// more than 5. It must be finite and not negative. The default is 0, no floor.
+	Floor float64
 }
 
 // NewAdaptiveLimiter returns an [AdaptiveLimiter]. It sends and starts nothing.
 // Options out of range return a [*ValidationError].
 func NewAdaptiveLimiter(options AdaptiveLimiterOptions) (*AdaptiveLimiter, error) {
-	config := pace.AdaptiveConfig{Trusted: options.Exclusive}
+	if !(options.Floor >= 0) || math.IsInf(options.Floor, 1) {
+		return nil, &ValidationError{Field: "Floor", Reason: "must be finite and not negative"}
+	}
+	config := pace.AdaptiveConfig{Trusted: options.Exclusive, Floor: options.Floor}
 	if options.MaxBurst != 0 || options.MaxPerSecond != 0 {
 		err := checkBucket("MaxBurst", options.MaxBurst, "MaxPerSecond", options.MaxPerSecond)
 		if err != nil {

@@ -23,6 +23,8 @@ const (
 	lost     = "calls lost"
 	median   = "half of its calls within" // seconds
 	used     = "tokens used"              // in percent
+	useful   = "by calls that succeeded"  // in percent
+	share    = "its share"                // in percent
 	loses    = "the sweep loses"          // in percent of its time
 )
 

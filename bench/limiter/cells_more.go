@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -103,14 +102,10 @@ func cellsMore() (all []cell) {
 	add("33", "80 processes, 5,000 calls", world{latency: near, level: 100, processes: even(80, 5000, 8)}, limitedGoal(10), noneLost)
 	add("33", "50 processes, 5,000 calls", world{latency: near, level: 100, processes: even(50, 5000, 8)}, timeGoal(1.06), limitedGoal(10), noneLost)
 
-	services := even(10, 1000, 5)
-	for i := range services {
-		services[i].pause, services[i].random = 20*time.Second, true
-	}
 	measure("34", "10 services, batches of 5 every 20 s on average", batches(10, 5, 20*time.Second, true, 0), goal{of: median, limit: 0.15, slack: 0.05}, noneLost)
 	measure("34", "a burst of 10 every 30 s beside a sweep", batches(1, 10, 30*time.Second, false, 16), goal{of: median, limit: 5, slack: 2}, noneLost)
 
-	measure("35", "deadlines of 2 s on all calls, 5 processes", deadlines, goal{of: used, limit: 95, atLeast: true, slack: 3})
+	measure("35", "deadlines of 2 s on all calls, 5 processes", deadlines, goal{of: used, limit: 95, atLeast: true, slack: 3}, goal{of: useful, atLeast: true})
 	for _, c := range []int{8, 64, 1000, 10000} {
 		measure("36", fmt.Sprintf("an interactive call every 10 s in a client that sweeps with %d goroutines", c), interactive(1, c),
 			goal{of: waited, limit: 0.6, slack: 0.4}, goal{of: loses, limit: 1, slack: 1}, noneLost)
@@ -119,7 +114,52 @@ func cellsMore() (all []cell) {
 		measure("36", fmt.Sprintf("the same with %d goroutines, and four more processes that sweep", c), interactive(5, c),
 			goal{of: waited, limit: 2, slack: 1}, goal{of: loses, limit: 1, slack: 1}, noneLost)
 	}
+	for _, floor := range []float64{0, 0.5} {
+		name, goals := "a call every 10 s beside a client that never yields", []goal{{of: median, limit: 8, slack: 4}}
+		if floor == 0 {
+			goals = []goal{{of: median}}
+		}
+		measure("37", fmt.Sprintf("%s, floor %v", name, floor), besideHog(floor, 1, 10*time.Second), goals...)
+	}
+	for _, floor := range []float64{0, 1} {
+		g := goal{of: share, limit: 8, atLeast: true, slack: 2}
+		if floor == 0 {
+			g.limit = 0
+		}
+		measure("37", fmt.Sprintf("a sweep beside it, floor %v", floor), besideHog(floor, 8, 0), g)
+	}
+	crowd := even(50, 5000, 8)
+	for i := range crowd {
+		crowd[i].client = withFloor(0.1)
+	}
+	add("37", "50 processes with a floor of 0.1, 5,000 calls", world{latency: near, level: 100, processes: crowd}, timeGoal(1.06), limitedGoal(10), noneLost)
 	return all
+}
+
+// withFloor is the client with a floor.
+func withFloor(perSecond float64) maker {
+	return func(e *brelliumtest.Emulator, transport http.RoundTripper) doer {
+		l, err := brellium.NewAdaptiveLimiter(brellium.AdaptiveLimiterOptions{Floor: perSecond})
+		if err != nil {
+			panic(err)
+		}
+		return oursWith(brellium.WithRateLimiter(l))(e, transport)
+	}
+}
+
+// besideHog measures a process with a floor beside one that never yields.
+func besideHog(floor float64, concurrent int, pause time.Duration) func(uint64) map[string]float64 {
+	return func(seed uint64) map[string]float64 {
+		const over = 10 * time.Minute
+		w := world{latency: near, level: 100, processes: []process{
+			{client: withFloor(floor), calls: 1e6, concurrent: concurrent, pause: pause, until: over},
+			{client: plain, calls: 1e6, concurrent: 16, until: over},
+		}}
+		o := w.run(seed)
+		all := o.done()
+		o.only(func(c call) bool { return c.process == 0 })
+		return map[string]float64{median: percentile(o, -1, 0.5), share: 100 * float64(o.done()) / float64(all), lost: float64(o.lost())}
+	}
 }
 
 // stale is a world in which RateLimit-Remaining is that of half a second ago.
@@ -237,12 +277,13 @@ func batches(services, size int, every time.Duration, random bool, sweep int) fu
 // deadlines measures how many tokens calls with short deadlines use.
 func deadlines(seed uint64) map[string]float64 {
 	const over = 200 * time.Second
-	w := world{latency: near, level: 100, processes: even(5, 1e6, 8)}
+	w := world{latency: near, level: 100, record: true, processes: even(5, 1e6, 8)}
 	for i := range w.processes {
 		w.processes[i].deadline, w.processes[i].pause, w.processes[i].until = 2*time.Second, 100*time.Millisecond, over
 	}
 	o := w.run(seed)
-	return map[string]float64{used: 100 * float64(o.done()) / (100 + 5*over.Seconds())}
+	all := (100 + 5*over.Seconds()) / 100
+	return map[string]float64{used: float64(o.spent) / all, useful: float64(o.done()) / all}
 }
 
 // interactive measures calls that a person waits for, made by a client that sweeps,
@@ -276,5 +317,3 @@ func (o *outcome) only(keep func(call) bool) {
 	}
 	o.calls = kept
 }
-
-var _ = math.Inf

@@ -70,7 +70,7 @@ func TestFigures(t *testing.T) {
 			}
 			m := c.over(t, n)
 			table = append(table, m)
-			if c.row != "1" && !slices.ContainsFunc(c.goals, func(g goal) bool { return g.of == lost || g.of == used }) {
+			if c.row != "1" && !slices.ContainsFunc(c.goals, func(g goal) bool { return g.of == lost || g.of == used || g.of == share || g.of == median }) {
 				assert.Zero(t, m.lost, "lost calls")
 			}
 			for i, g := range c.goals {
@@ -149,7 +149,7 @@ func write(table []measured) {
 				format = "%.1f s"
 			case waited, median:
 				format = "%.2f s"
-			case used, loses:
+			case used, useful, share, loses:
 				format = "%.1f %%"
 			case lost:
 				format = "%.2f"

@@ -31,8 +31,8 @@ const (
 	errorGain      = 3.3                    // weight of the error of what remains (rows 10, 33)
 	minInterval    = 0.02                   // seconds; a fast refill needs a short one (row 29)
 	maxInterval    = 20.0                   // seconds; 80 processes need 16, and a longer one leaves tokens unused (rows 14, 30, 33)
-	retryWithin    = 8.0                    // seconds; a call is rate limited several times before its time is up (rows 30, 33)
-	stretch        = 2.0                    // factor of the interval for each burst of 429s (rows 14, 30)
+	retryWithin    = 6.0                    // seconds; a call is rate limited several times before its time is up (rows 30, 33)
+	stretch        = 1.7                    // factor of the interval for each burst of 429s (rows 14, 30)
 	lookAhead      = 0.5                    // part of the interval for which a fast fall is extrapolated (row 14)
 	fastFall       = 2.5                    // tokens a second; a slower fall is noise (row 5)
 	maxFall        = 40.0                   // tokens; limit of the extrapolation (row 21)
@@ -53,10 +53,11 @@ const (
 // computes its interval between sends from that number and its own interval
 // alone. The shared bucket thus makes any number of clients agree.
 type Adaptive struct {
-	trusted      bool   // the configuration says that nobody else uses the bucket
-	share        *Fixed // limits its own spending
-	sawRemaining bool   // a response reported what remains
-	sawRateLimit bool   // there was a 429
+	trusted      bool    // the configuration says that nobody else uses the bucket
+	share        *Fixed  // limits its own spending
+	longest      float64 // seconds; longest interval while shared
+	sawRemaining bool    // a response reported what remains
+	sawRateLimit bool    // there was a 429
 
 	limit     float64       // capacity of the server's bucket
 	rate      float64       // tokens a second: the documented refill, or more if that was measured
@@ -97,6 +98,8 @@ type AdaptiveConfig struct {
 	Trusted bool
 	// Share limits the machine's own spending; nil means no limit.
 	Share *Fixed
+	// Floor is how many attempts a second to make at least; 0 means none.
+	Floor float64
 }
 
 // NewAdaptive returns a machine that has seen no response yet.
@@ -105,7 +108,7 @@ func NewAdaptive(c AdaptiveConfig) *Adaptive {
 		c.Share = NewFixed(math.MaxInt, math.MaxInt)
 	}
 	return &Adaptive{
-		trusted: c.Trusted, share: c.Share, mode: Probe, interval: 1,
+		trusted: c.Trusted, share: c.Share, longest: min(maxInterval, 1/c.Floor), mode: Probe, interval: 1,
 		limit: documentedLimit, rate: documentedRate, high: documentedLimit,
 	}
 }
@@ -189,7 +192,7 @@ func (a *Adaptive) Send(now time.Duration) Ticket {
 	if a.mode == Shared {
 		a.slot = max(now, a.next)
 		interval := a.nextInterval()
-		a.interval = min(max((a.interval+interval)/2, minInterval), maxInterval)
+		a.interval = max((a.interval+interval)/2, minInterval)
 		a.next = a.slot + seconds(interval)
 		a.fresh = false
 	}
@@ -227,7 +230,7 @@ func (a *Adaptive) nextInterval() float64 {
 	if a.fresh {
 		left = a.left - min(a.fall*lookAhead*a.interval, maxFall)
 	}
-	return min(max(a.law(left), a.interval/2), 3*a.interval+1, maxInterval)
+	return min(max(a.law(left), a.interval/2), 3*a.interval+1, a.longest)
 }
 
 // law returns the interval for so many tokens left. The error is corrected on the
@@ -309,7 +312,7 @@ func (a *Adaptive) rateLimited(now time.Duration, t Ticket, r Report) {
 			a.next = now // only the wait that the server asked for is known
 		}
 	case first:
-		a.interval = min(stretch*a.interval, maxInterval)
+		a.interval = min(stretch*a.interval, a.longest)
 		a.next = a.slot + seconds(min(a.nextInterval(), retryWithin))
 		a.sawOthers(now, t)
 	}
