@@ -276,6 +276,16 @@ func TestBurstOfRateLimitsStretchesTheIntervalOnce(t *testing.T) {
 	require.Greater(t, a.interval, stretch*before)
 }
 
+func TestFloorBoundsTheInterval(t *testing.T) {
+	a := NewAdaptive(AdaptiveConfig{Floor: 0.5})
+	now := exchange(a, 0, ok(0))
+	for range 20 {
+		now = exchange(a, now, ok(0))
+		now = exchange(a, now, rateLimited(0))
+		require.LessOrEqual(t, a.Ready(now, 0), 2*second)
+	}
+}
+
 // A timer that fires much too late means that the process stood still.
 func TestLateWakeUpStartsSlowly(t *testing.T) {
 	a, now := alone(t)
