@@ -86,8 +86,8 @@ func (q *Queue) now() time.Duration {
 	return time.Since(q.start)
 }
 
-// Acquire waits until an attempt may be sent. It returns a [*TooLong] as soon as the deadline of
-// ctx cannot be met, and the error of ctx when ctx ends.
+// Acquire waits until an attempt may be sent. It returns a [*TooLong] as soon as
+// the deadline of ctx cannot be met, and the error of ctx when ctx ends.
 func (q *Queue) Acquire(ctx context.Context, l Lane, rateLimited bool) (*Permit, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -129,15 +129,11 @@ func (q *Queue) enter(ctx context.Context, l Lane, rateLimited bool) (*Permit, *
 	if q.waiting == 0 && q.ready(now, l) == 0 {
 		return q.grant(now), nil, nil
 	}
-	list := 2*l + 1
+	list, ahead := 2*l+1, q.len(l)
 	if rateLimited {
-		list--
+		list, ahead = 2*l, q.lists[2*l].Len()
 	}
 	if hasDeadline {
-		ahead := q.lists[2*l].Len()
-		if !rateLimited {
-			ahead = q.len(l)
-		}
 		if wait := q.atLeast(now, l, ahead); now+wait > deadline {
 			if q.waiting == 0 {
 				q.machine.Idle(now)
@@ -290,9 +286,7 @@ func (q *Queue) review(now time.Duration) {
 	q.reviewed = now
 	ahead := 0
 	for i := range q.lists {
-		if i%2 == 0 {
-			ahead = 0
-		}
+		ahead *= i % 2 // starts over with each lane
 		for e := q.lists[i].Front(); e != nil; {
 			w := e.Value.(*waiter)
 			e = e.Next()
