@@ -44,9 +44,10 @@
 //     their Ensure methods resolve the outcome.
 //
 // These are the transient failures that the methods' documentation refers to. A
-// call makes up to 5 attempts with exponential backoff and jitter, and up to 10
-// if it is rate limited, which waits as long as the server asks. After a 401 a
-// call is retried once with a new token. Other responses are not retried.
+// call makes up to 5 attempts with exponential backoff and jitter. A rate-limited
+// call is retried after the wait that the server asks for, as often as the total
+// time allows. After a 401 a call is retried once with a new token. Other
+// responses are not retried.
 //
 // An attempt may take 30 s, and a call 60 s from its first attempt. A wait that
 // would exceed that, or the deadline of the context, is not started: the call

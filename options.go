@@ -155,8 +155,9 @@ func (o policyOption) applyClient(c *clientConfig) error { return o(&c.policy) }
 func (o policyOption) applyCall(c *callConfig) error     { return o(&c.policy) }
 
 // WithMaxRetries limits how often a call is retried after its first attempt,
-// retries after a 429 included. The default is 4 retries, and 9 after a 429. 0
-// means no retry; the one retry with a new token after a 401 does not count.
+// retries after a 429 included. The default is 4 retries, and any number after a
+// 429 within the total time. 0 means no retry; the one retry with a new token
+// after a 401 does not count.
 //
 // It is only a limit. It does not allow retries that could do harm:
 // [UserService.Create], [EmailRecipientService.Create], and
@@ -196,6 +197,18 @@ func WithTotalTimeout(d time.Duration) Option {
 			return &ValidationError{Field: "WithTotalTimeout", Reason: "must not be negative"}
 		}
 		p.totalTimeout = d
+		return nil
+	})
+}
+
+// WithPriority sets the place of calls in the queue of the client's limiter: see
+// [Priority]. The default is [Normal].
+func WithPriority(p Priority) Option {
+	return policyOption(func(policy *retryPolicy) error {
+		if p < Background || p > Interactive {
+			return &ValidationError{Field: "WithPriority", Reason: "must be Background, Normal or Interactive"}
+		}
+		policy.priority = p
 		return nil
 	})
 }

@@ -132,12 +132,21 @@ type AdaptiveLimiterOptions struct {
 	// 0. By default only the bucket is the limit.
 	MaxBurst     int
 	MaxPerSecond float64
+
+	// Floor is how many requests a second the limiter tries at least while others
+	// spend, for a process beside a client that does not back off. Many of these
+	// requests are rate limited. The floors of all processes should not add up to
+	// more than 5. It must be finite and not negative. The default is 0, no floor.
+	Floor float64
 }
 
 // NewAdaptiveLimiter returns an [AdaptiveLimiter]. It sends and starts nothing.
 // Options out of range return a [*ValidationError].
 func NewAdaptiveLimiter(options AdaptiveLimiterOptions) (*AdaptiveLimiter, error) {
-	config := pace.AdaptiveConfig{Trusted: options.Exclusive}
+	if !(options.Floor >= 0) || math.IsInf(options.Floor, 1) {
+		return nil, &ValidationError{Field: "Floor", Reason: "must be finite and not negative"}
+	}
+	config := pace.AdaptiveConfig{Trusted: options.Exclusive, Floor: options.Floor}
 	if options.MaxBurst != 0 || options.MaxPerSecond != 0 {
 		err := checkBucket("MaxBurst", options.MaxBurst, "MaxPerSecond", options.MaxPerSecond)
 		if err != nil {
@@ -264,6 +273,31 @@ func IsRateLimitRetry(ctx context.Context) bool {
 	return retry
 }
 
+// Priority is the place of a call in the queue of its client. An interactive call
+// goes before waiting normal and background ones, a background one after them.
+// Each priority that waits gets at least one request in eight, so that none
+// starves. An interactive call also uses what is kept in reserve.
+type Priority int
+
+const (
+	// Background is for a job that nobody waits for.
+	Background Priority = iota - 1
+	// Normal is the default.
+	Normal
+	// Interactive is for a call that a person waits for.
+	Interactive
+)
+
+// priorityKey is the context key of a Priority other than Normal.
+type priorityKey struct{}
+
+// PriorityFromContext returns the priority of the attempt about to be paced. A
+// [Limiter] may call it with the context given to Acquire.
+func PriorityFromContext(ctx context.Context) Priority {
+	p, _ := ctx.Value(priorityKey{}).(Priority)
+	return p
+}
+
 // limiterResult is what the attempt tells the limiter.
 func (o *outcome) limiterResult() LimiterResult {
 	a := LimiterResult{RateLimit: o.rate}
@@ -299,7 +333,7 @@ func readRateLimit(h http.Header, now time.Time) RateLimit {
 type permit pace.Permit
 
 func acquireFrom(ctx context.Context, q *pace.Queue) (Permit, error) {
-	p, err := q.Acquire(ctx, IsRateLimitRetry(ctx))
+	p, err := q.Acquire(ctx, pace.Lane(Interactive-PriorityFromContext(ctx)), IsRateLimitRetry(ctx))
 	if e, ok := err.(*pace.TooLong); ok {
 		return nil, &InterruptedError{Wait: e.Wait, Err: context.DeadlineExceeded, rateLimited: true}
 	}
@@ -311,28 +345,13 @@ func acquireFrom(ctx context.Context, q *pace.Queue) (Permit, error) {
 
 // Done implements Permit.
 func (p *permit) Done(a LimiterResult) {
-	report := pace.Report{
+	(*pace.Permit)(p).Done(pace.Report{
 		Known: a.RateLimit.Known(), Limit: a.RateLimit.Limit, Remaining: a.RateLimit.Remaining,
-		RateLimited: a.Refused, RetryAfter: a.RetryAfter, Blocked: a.Blocked,
-	}
-	switch a.Spent {
-	case SpentYes:
-		report.Spent = pace.SpentYes
-	case SpentNo:
-		report.Spent = pace.SpentNo
-	}
-	(*pace.Permit)(p).Done(report)
-}
-
-var limiterModes = [...]LimiterMode{
-	pace.Probe:  LimiterProbing,
-	pace.Alone:  LimiterAlone,
-	pace.Shared: LimiterShared,
-	pace.Static: LimiterFixed,
-	pace.Open:   LimiterOpen,
+		Spent: pace.Spent(a.Spent), RateLimited: a.Refused, RetryAfter: a.RetryAfter, Blocked: a.Blocked,
+	})
 }
 
 func limiterState(q *pace.Queue) LimiterState {
 	s, waiting := q.State()
-	return LimiterState{Mode: limiterModes[s.Mode], InFlight: s.InFlight, Waiting: waiting, PausedFor: s.PausedFor}
+	return LimiterState{Mode: LimiterMode(s.Mode), InFlight: s.InFlight, Waiting: waiting, PausedFor: s.PausedFor}
 }

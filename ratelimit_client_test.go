@@ -66,8 +66,8 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// rateLimited counts the 429s to attempts that were sent after the client's first
-// response, and all 429s.
+// rateLimited counts the 429s to attempts that were sent at or after the client's
+// first response, and all 429s.
 func (w *watched) rateLimited() (later, all int) {
 	var first time.Time
 	for _, e := range w.all {
@@ -76,7 +76,7 @@ func (w *watched) rateLimited() (later, all int) {
 		}
 		if e.status == http.StatusTooManyRequests {
 			all++
-			if e.sent.After(first) {
+			if !first.IsZero() && !e.sent.Before(first) {
 				later++
 			}
 		}

@@ -145,6 +145,33 @@ type expiredContext struct{ context.Context }
 
 func (expiredContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
 
+// priorities is a Limiter that records the priority of each attempt.
+type priorities []Priority
+
+func (p *priorities) Acquire(ctx context.Context) (Permit, error) {
+	*p = append(*p, PriorityFromContext(ctx))
+	return nil, context.Canceled
+}
+
+func TestPriorityReachesTheLimiter(t *testing.T) {
+	var got priorities
+	client, err := NewClient(WithAccessToken("t"), WithRateLimiter(&got), WithPriority(Background))
+	require.NoError(t, err)
+	for _, opts := range [][]CallOption{nil, {WithPriority(Interactive)}, {WithPriority(Normal)}} {
+		_, err := client.Users.List(t.Context(), UserListParams{}, opts...)
+		require.Error(t, err)
+	}
+	require.Equal(t, priorities{Background, Interactive, Normal}, got)
+	require.Equal(t, Normal, PriorityFromContext(t.Context()))
+
+	for _, p := range []Priority{-2, 2} {
+		_, err = NewClient(WithAccessToken("t"), WithPriority(p))
+		var invalid *ValidationError
+		require.ErrorAs(t, err, &invalid)
+		require.Equal(t, "WithPriority", invalid.Field)
+	}
+}
+
 // songzhibin97/gkit#134, basecamp/basecamp-cli#712: a token was taken before
 // the context was checked.
 func TestEndedContextTakesNoToken(t *testing.T) {
@@ -281,6 +308,15 @@ func TestLimitersRejectInvalidBuckets(t *testing.T) {
 		_, err = NewAdaptiveLimiter(AdaptiveLimiterOptions{MaxBurst: c.burst, MaxPerSecond: c.perSecond})
 		require.True(t, errors.As(err, &invalid), "%+v", c)
 		require.Equal(t, []string{"MaxBurst", "MaxPerSecond"}[c.field], invalid.Field)
+	}
+}
+
+func TestFloorMustBeANumber(t *testing.T) {
+	for _, floor := range []float64{-1, math.Inf(1), math.NaN()} {
+		_, err := NewAdaptiveLimiter(AdaptiveLimiterOptions{Floor: floor})
+		var invalid *ValidationError
+		require.ErrorAs(t, err, &invalid)
+		require.Equal(t, "Floor", invalid.Field)
 	}
 }
 

@@ -3,6 +3,7 @@ package brellium
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -17,9 +18,6 @@ import (
 )
 
 const (
-	// maxThrottled is how often a call is retried after a 429 by default: all
-	// 429s of a client reach the call at the head of its queue.
-	maxThrottled = 9
 	// maxUnknownHost is how often a call is retried if the host does not exist,
 	// as it may seem for a moment when DNS restarts.
 	maxUnknownHost = 2
@@ -35,6 +33,7 @@ type retryPolicy struct {
 	explicit       bool
 	attemptTimeout time.Duration // 0: none
 	totalTimeout   time.Duration // 0: none
+	priority       Priority      // in the limiter's queue
 	idleTimeout    time.Duration // ends an attempt whose body makes no progress; 0: none
 }
 
@@ -129,7 +128,7 @@ func (c *call) retryBudget() (budget, used int) {
 			budget, used = c.policy.maxRetries, c.retries
 		}
 	case VerdictThrottled:
-		budget, used = maxThrottled, c.throttled
+		budget, used = math.MaxInt, 0 // bounded by time: all 429s of a client reach the call at the head of its queue
 	}
 	if c.policy.explicit && budget > 0 {
 		budget, used = c.policy.maxRetries, c.retries+c.throttled

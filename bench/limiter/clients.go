@@ -15,29 +15,33 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/pace"
 )
 
-// maker makes the client of one process. It returns a function that makes one call.
-type maker func(e *brelliumtest.Emulator, transport http.RoundTripper) func(context.Context) error
+// doer makes one call.
+type doer = func(context.Context, ...brellium.CallOption) error
+
+// maker makes the client of one process.
+type maker func(e *brelliumtest.Emulator, transport http.RoundTripper) doer
 
 // ours is the client with its default limiter.
-func ours(e *brelliumtest.Emulator, transport http.RoundTripper) func(context.Context) error {
+func ours(e *brelliumtest.Emulator, transport http.RoundTripper) doer {
 	return oursWith()(e, transport)
 }
 
 // oursWith is the client with options.
 func oursWith(opts ...brellium.ClientOption) maker {
-	return func(e *brelliumtest.Emulator, transport http.RoundTripper) func(context.Context) error {
+	return func(e *brelliumtest.Emulator, transport http.RoundTripper) doer {
 		client, err := brellium.NewClient(append([]brellium.ClientOption{
 			brellium.WithBaseURL(e.BaseURL()),
 			brellium.WithHTTPClient(&http.Client{Transport: transport}),
 			brellium.WithAccessToken(e.IssueToken()),
 		}, opts...)...)
-		return func(ctx context.Context) error {
+		return func(ctx context.Context, opts ...brellium.CallOption) error {
 			if err != nil {
 				return err
 			}
-			_, err := client.Audits.Retrieve(ctx, brelliumtest.SampleAuditID)
+			_, err := client.Audits.Retrieve(ctx, brelliumtest.SampleAuditID, opts...)
 			return err
 		}
 	}
@@ -66,9 +70,9 @@ func get(ctx context.Context, hc *http.Client, e *brelliumtest.Emulator, token s
 // organization's size, one token for each attempt, after a 429 the wait that
 // Retry-After asks for plus up to half a second, after other failures full jitter,
 // and an end after 5 attempts or with the first failure after 60 s.
-func guide(e *brelliumtest.Emulator, transport http.RoundTripper) func(context.Context) error {
+func guide(e *brelliumtest.Emulator, transport http.RoundTripper) doer {
 	hc, token, own := &http.Client{Transport: transport}, e.IssueToken(), ownBucket{tokens: 100}
-	return func(ctx context.Context) error {
+	return func(ctx context.Context, _ ...brellium.CallOption) error {
 		const attempts, total = 5, 60 * time.Second
 		started := time.Now()
 		for attempt := 1; ; attempt++ {
@@ -130,15 +134,15 @@ func (b *ownBucket) try() time.Duration {
 
 // plain uses x/time/rate with the organization's limit before each attempt, and two
 // retries, like many SDKs.
-func plain(e *brelliumtest.Emulator, transport http.RoundTripper) func(context.Context) error {
+func plain(e *brelliumtest.Emulator, transport http.RoundTripper) doer {
 	hc, token, limiter := &http.Client{Transport: transport}, e.IssueToken(), rate.NewLimiter(5, 100)
-	return func(ctx context.Context) error { return retry(ctx, hc, e, token, limiter) }
+	return func(ctx context.Context, _ ...brellium.CallOption) error { return retry(ctx, hc, e, token, limiter) }
 }
 
 // unpaced has no limiter and two retries, after the wait of Retry-After.
-func unpaced(e *brelliumtest.Emulator, transport http.RoundTripper) func(context.Context) error {
+func unpaced(e *brelliumtest.Emulator, transport http.RoundTripper) doer {
 	hc, token := &http.Client{Transport: transport}, e.IssueToken()
-	return func(ctx context.Context) error { return retry(ctx, hc, e, token, nil) }
+	return func(ctx context.Context, _ ...brellium.CallOption) error { return retry(ctx, hc, e, token, nil) }
 }
 
 func retry(ctx context.Context, hc *http.Client, e *brelliumtest.Emulator, token string, limiter *rate.Limiter) error {
@@ -170,4 +174,55 @@ func split(workers int) maker {
 		panic(err)
 	}
 	return oursWith(brellium.WithRateLimit(burst, perSecond))
+}
+
+// freezes is the client in a process that stands still for a while.
+func freezes(from, until time.Duration) maker {
+	return func(e *brelliumtest.Emulator, transport http.RoundTripper) doer {
+		q := pace.NewQueue(&freezer{Machine: pace.NewAdaptive(pace.AdaptiveConfig{}), from: from, until: until})
+		return oursWith(brellium.WithRateLimiter(queued{&q}))(e, transport)
+	}
+}
+
+// freezer is a machine that does not run for a while.
+type freezer struct {
+	pace.Machine
+	from, until time.Duration
+	held        []func(time.Duration) // what came in the meantime
+}
+
+func (f *freezer) Ready(now time.Duration, behind int) time.Duration {
+	if now >= f.from && now < f.until {
+		return f.until - now
+	}
+	for _, done := range f.held {
+		done(now)
+	}
+	f.held = nil
+	return f.Machine.Ready(now, behind)
+}
+
+func (f *freezer) Done(now time.Duration, t pace.Ticket, r pace.Report) {
+	if now >= f.from && now < f.until {
+		f.held = append(f.held, func(now time.Duration) { f.Machine.Done(now, t, r) })
+		return
+	}
+	f.Machine.Done(now, t, r)
+}
+
+// queued is a pace.Queue as a Limiter.
+type queued struct{ *pace.Queue }
+
+func (q queued) Acquire(ctx context.Context) (brellium.Permit, error) {
+	p, err := q.Queue.Acquire(ctx, pace.Normal, brellium.IsRateLimitRetry(ctx))
+	return queuedPermit{p}, err
+}
+
+type queuedPermit struct{ *pace.Permit }
+
+func (p queuedPermit) Done(r brellium.LimiterResult) {
+	p.Permit.Done(pace.Report{
+		Known: r.RateLimit.Known(), Limit: r.RateLimit.Limit, Remaining: r.RateLimit.Remaining,
+		Spent: pace.Spent(r.Spent), RateLimited: r.Refused, RetryAfter: r.RetryAfter, Blocked: r.Blocked,
+	})
 }

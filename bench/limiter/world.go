@@ -13,6 +13,7 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"math/rand/v2"
@@ -20,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
@@ -45,18 +47,27 @@ type process struct {
 	concurrent int           // goroutines
 	start      time.Duration // when it starts
 	pause      time.Duration // of a goroutine between two calls
+	random     bool          // the pause is exponentially distributed
+	deadline   time.Duration // of each call; 0: none
+	until      time.Duration // makes no calls after that; 0: until all are made
+	beside     bool          // more calls of the process before, with its client
+	opts       []brellium.CallOption
 }
 
 // world is an organization and its processes.
 type world struct {
 	latency   latency
 	level     float64 // of the bucket at the start
+	limit     int     // the bucket's capacity and refill; 0: 100 and 5 a second
+	rate      float64
 	processes []process
 	record    bool // let the emulator keep all requests
 	// while, when set, runs beside the processes until done is closed.
 	while func(e *brelliumtest.Emulator, done <-chan struct{})
 	// faults are injected during the whole run.
 	faults []brelliumtest.Fault
+	// header, when set, changes the header of each response.
+	header func(e *brelliumtest.Emulator, h http.Header)
 }
 
 // response is the end of one request of a process.
@@ -89,6 +100,7 @@ func (w world) run(seed uint64) *outcome {
 	}
 	e := brelliumtest.New(
 		brelliumtest.WithSeed(seed),
+		brelliumtest.WithRateLimit(cmp.Or(w.limit, 100), cmp.Or(w.rate, 5)),
 		brelliumtest.WithLatency(w.latency.draw),
 		brelliumtest.WithRateLimitLevel(w.level),
 		brelliumtest.WithRecordLimit(records),
@@ -96,16 +108,24 @@ func (w world) run(seed uint64) *outcome {
 	)
 	e.Inject(brelliumtest.OpAny, w.faults...)
 	o := &outcome{world: w}
-	m := &meter{next: e.Transport(), start: time.Now()}
+	m := &meter{next: e.Transport(), start: time.Now(), random: rand.New(rand.NewPCG(seed, 6))}
+	if w.header != nil {
+		m.header = func(h http.Header) { w.header(e, h) }
+	}
 	done := make(chan struct{})
 	var beside, work sync.WaitGroup
 	if w.while != nil {
 		beside.Go(func() { w.while(e, done) })
 	}
+	var do doer
 	for i, p := range w.processes {
+		if !p.beside {
+			do = p.client(e, &metered{m, i})
+		}
+		do := do
 		work.Go(func() {
 			time.Sleep(p.start)
-			m.drive(i, p, e, o)
+			m.drive(i, p, do, o)
 		})
 	}
 	work.Wait()
@@ -122,16 +142,17 @@ func (w world) run(seed uint64) *outcome {
 
 // meter records the responses and calls of the processes.
 type meter struct {
-	next  http.RoundTripper
-	start time.Time
+	next   http.RoundTripper
+	start  time.Time
+	header func(http.Header)
 
 	mu        sync.Mutex
+	random    *rand.Rand
 	responses []response
 }
 
 // drive makes the calls of one process.
-func (m *meter) drive(number int, p process, e *brelliumtest.Emulator, o *outcome) {
-	do := p.client(e, &metered{m, number})
+func (m *meter) drive(number int, p process, do doer, o *outcome) {
 	left := p.calls
 	var workers sync.WaitGroup
 	for range p.concurrent {
@@ -139,18 +160,27 @@ func (m *meter) drive(number int, p process, e *brelliumtest.Emulator, o *outcom
 			for {
 				m.mu.Lock()
 				left--
-				more := left >= 0
+				more := left >= 0 && (p.until == 0 || time.Since(m.start) < p.until)
 				m.mu.Unlock()
 				if !more {
 					return
 				}
 				c := call{process: number, begun: time.Since(m.start)}
-				c.err = do(context.Background())
+				ctx, cancel := context.Background(), func() {}
+				if p.deadline > 0 {
+					ctx, cancel = context.WithTimeout(ctx, p.deadline)
+				}
+				c.err = do(ctx, p.opts...)
+				cancel()
 				c.ended = time.Since(m.start)
+				pause := p.pause
 				m.mu.Lock()
 				o.calls = append(o.calls, c)
+				if p.random {
+					pause = time.Duration(m.random.ExpFloat64() * float64(pause))
+				}
 				m.mu.Unlock()
-				time.Sleep(p.pause)
+				time.Sleep(pause)
 			}
 		})
 	}
@@ -169,6 +199,9 @@ func (m *metered) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.at = time.Since(m.start)
 	if err == nil {
 		a.status = resp.StatusCode
+		if m.header != nil {
+			m.header(resp.Header)
+		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -223,7 +256,8 @@ func (o *outcome) lastRateLimit() time.Duration {
 }
 
 // rateLimitedLater counts the 429s to requests that a process sent after its first
-// response.
+// response, or at that moment: in virtual time what the response allows is sent at
+// the very same moment.
 func (o *outcome) rateLimitedLater() int {
 	first := map[int]time.Duration{}
 	for _, a := range o.responses { // in order of time
@@ -233,7 +267,7 @@ func (o *outcome) rateLimitedLater() int {
 	}
 	n := 0
 	o.rateLimits(func(a response) {
-		if a.sent > first[a.process] {
+		if at, known := first[a.process]; known && a.sent >= at {
 			n++
 		}
 	})
@@ -243,10 +277,11 @@ func (o *outcome) rateLimitedLater() int {
 // fairness is Jain's index of the processes' successful calls, the mean over the
 // windows of 30 s in which all processes are active: 1 if the shares are equal,
 // 1/n if one of n gets everything. It is 0 if there is no such window.
-func (o *outcome) fairness() float64 {
+func (o *outcome) fairness() float64 { return o.fairnessFrom(0) }
+
+func (o *outcome) fairnessFrom(begin time.Duration) float64 {
 	const window = 30 * time.Second
 	n := len(o.world.processes)
-	var begin time.Duration
 	ends := make([]time.Duration, n)
 	for i, p := range o.world.processes {
 		begin = max(begin, p.start)

@@ -12,32 +12,33 @@ const (
 	maxLimit        = 1e6   // a higher limit counts as this
 )
 
-// The settings. They were chosen among 2,700 random ones in a simulation of the
-// documented server. Small changes to them make no difference.
+// The settings, each with its reason and the row of docs/limiter.md that gets
+// worse without it. They were chosen on the seeds 0 to 19.
 const (
-	probeEvery       = 250 * time.Millisecond // between probes: slower than the refill
-	maxProbes        = 8                      // probes in flight
-	reserve          = 2.0                    // tokens left in the bucket while alone
-	firstWindow      = 2                      // attempts in flight when alone begins
-	firstPause       = time.Second            // longest first interval when sharing begins
-	idleAfter        = 10 * time.Second       // without a send, a response or a waiter, before probing again
-	aloneAfter       = 10 * time.Second       // without a sign of others, before alone
-	aloneResponses   = 4                      // responses without a sign of others, before alone
-	targetLeft       = 11.0                   // tokens left in the bucket while shared
-	targetInterval   = 1.0                    // seconds; all intervals are pulled to it, which makes shares equal
-	pullGain         = 0.8                    // weight of that pull
-	errorGain        = 1.5                    // weight of the error of what remains
-	averaging        = 0.5                    // weight of a new interval in the average
-	minInterval      = 0.1                    // seconds; bounds of the averaged interval
-	maxInterval      = 10.0
-	lookAhead        = 0.5   // part of the interval for which a fast fall is extrapolated
-	fastFall         = 2.5   // tokens a second; a slower fall is noise
-	maxFall          = 40.0  // tokens; limit of the extrapolation
-	maxNext          = 12.0  // seconds; limit of a single interval
-	rateLimitStretch = 1.4   // factor of the averaged interval for each 429
-	rateLimitLeast   = 0.6   // part of the interval to wait after a 429 while others spend
-	rateLimitSpread  = 1.0   // part of it over which those rate limited together are spread
-	smoothing        = 0.125 // weight of a new round trip in the average
+	probeEvery     = 250 * time.Millisecond // slower than the refill, so that probes are never rate limited after the first (row 1)
+	openAfter      = 4                      // probes without a reported limit before nothing is paced: one proves nothing (rows 1, 26)
+	reserve        = 2.0                    // tokens left while alone, for a newcomer's first requests (row 13)
+	room           = 1.1                    // targets left as well when others may be hidden by a fast refill (row 29)
+	firstWindow    = 2                      // attempts in flight when alone begins; doubles each round trip (row 21)
+	restartWindow  = 4                      // the same after a pause: a batch of 5 goes almost at once (row 34)
+	idleAfter      = 10 * time.Second       // a pause: others may have spent (row 23)
+	lateAfter      = 2 * time.Second        // a wake-up so late means that the process stood still (row 22)
+	aloneAfter     = 10 * time.Second       // without a sign of others before alone; 3 s cost fairness (row 7)
+	aloneResponses = 4                      // and so many responses, since one shows little (row 9)
+	measureOver    = 5 * time.Second        // time over which the refill is measured (row 29)
+	targetLeft     = 11.0                   // tokens left while shared: others' small bursts fit in (rows 11, 13)
+	pullGain       = 0.8                    // pulls all intervals to 1 s, which makes shares equal (rows 5, 9)
+	errorGain      = 3.3                    // weight of the error of what remains (rows 10, 33)
+	minInterval    = 0.02                   // seconds; a fast refill needs a short one (row 29)
+	maxInterval    = 20.0                   // seconds; 80 processes need 16, and a longer one leaves tokens unused (rows 14, 30, 33)
+	retryWithin    = 6.0                    // seconds; a call is rate limited several times before its time is up (rows 30, 33)
+	stretch        = 1.7                    // factor of the interval for each burst of 429s (rows 14, 30)
+	lookAhead      = 0.5                    // part of the interval for which a fast fall is extrapolated (row 14)
+	fastFall       = 2.5                    // tokens a second; a slower fall is noise (row 5)
+	maxFall        = 40.0                   // tokens; limit of the extrapolation (row 21)
+	sameAfter      = 2 * time.Second        // after so long the refill must show (row 28)
+	sameReports    = 3                      // unchanged reports before they are not believed (rows 10, 28)
+	sameGrowth     = 1.2                    // and each must have made the interval longer by this factor (rows 8, 10)
 )
 
 // Adaptive tracks the server's bucket. It rests on two ideas.
@@ -52,46 +53,43 @@ const (
 // computes its interval between sends from that number and its own interval
 // alone. The shared bucket thus makes any number of clients agree.
 type Adaptive struct {
-	trusted      bool   // the configuration says that nobody else uses the bucket
-	sawRemaining bool   // a response reported what remains
-	sawRateLimit bool   // there was a 429
-	othersSeen   bool   // reported tokens, not only 429s, show that others spend
-	share        *Fixed // limits its own spending, or nil
+	trusted      bool    // the configuration says that nobody else uses the bucket
+	share        *Fixed  // limits its own spending
+	longest      float64 // seconds; longest interval while shared
+	sawRemaining bool    // a response reported what remains
+	sawRateLimit bool    // there was a 429
 
 	limit     float64       // capacity of the server's bucket
+	rate      float64       // tokens a second: the documented refill, or more if that was measured
 	low, high float64       // bounds of the server's tokens less the attempts that have not reached it
 	at        time.Duration // time of the bounds
 	inFlight  int
-	ended     int  // ended attempts that may have spent a token
-	sends     int  // number of sends so far
-	oneByOne  bool // after a bare 403: at most one attempt in flight
+	ended     int           // ended attempts that may have spent a token
+	sends     int           // number of sends so far
+	oneByOne  bool          // after a bare 403: at most one attempt in flight
+	base      float64       // upper bound of tokens plus spent, when the measurement of the refill began
+	baseAt    time.Duration // when that was; 0 before the first
+	spent     float64       // tokens that attempts have spent, or will if they arrive
 
 	mode        Mode
 	pausedUntil time.Duration
-	lastSend    time.Duration
+	slot        time.Duration // time that the last send counts for
 	lastActive  time.Duration // last send, response or end of a wait
-	waiting     bool          // the last Ready returned a wait
-	probes      int           // probes since probing began
-	wasAlone    bool          // it was alone before probing began, so low still holds
+	due         time.Duration // end of the wait that Ready returned; 0 for none
 	window      int           // attempts in flight allowed while alone
-	interval    float64       // averaged seconds between sends while shared; 0 before the first
+	crowd       float64       // most attempts that waited of late
+	interval    float64       // averaged seconds between sends while shared
 	next        time.Duration // earliest send while shared
 	left        float64       // tokens that remained by the newest response; -1 after a 429
+	fresh       bool          // no send has acted on left
 	leftSend    int           // number of the Send of that response
 	leftAt      time.Duration // time of that Send
 	fall        float64       // tokens a second by which left falls; 0 unless fast
-	roundTrip   float64       // averaged seconds; 0 before the first
+	same        int           // unchanged reports in a row
 	lastOther   time.Duration // last sign that others spend
+	otherSend   int           // number of sends by then
 	consistent  int           // responses since then
-	lastGain    time.Duration // last sign of more tokens than assumed; 0 before the first
-	undo        undo
-}
-
-// undo is what Cancel of the newest Send restores if no attempt has ended since.
-type undo struct {
-	send           int // number of that Send; 0 for none
-	lastSend, next time.Duration
-	interval       float64
+	grace       bool          // still alone after that sign
 }
 
 // AdaptiveConfig changes how an Adaptive behaves. The zero value is the default.
@@ -100,234 +98,200 @@ type AdaptiveConfig struct {
 	Trusted bool
 	// Share limits the machine's own spending; nil means no limit.
 	Share *Fixed
+	// Floor is how many attempts a second to make at least; 0 means none.
+	Floor float64
 }
 
 // NewAdaptive returns a machine that has seen no response yet.
 func NewAdaptive(c AdaptiveConfig) *Adaptive {
+	if c.Share == nil {
+		c.Share = NewFixed(math.MaxInt, math.MaxInt)
+	}
 	return &Adaptive{
-		trusted: c.Trusted,
-		share:   c.Share,
-		limit:   documentedLimit,
-		high:    documentedLimit,
+		trusted: c.Trusted, share: c.Share, longest: min(maxInterval, 1/c.Floor), mode: Probe, interval: 1,
+		limit: documentedLimit, rate: documentedRate, high: documentedLimit,
 	}
 }
 
-// advance moves the bounds to now.
-func (a *Adaptive) advance(now time.Duration) {
-	if now <= a.at {
-		return
+// advance moves the bounds to now, and returns the latest time seen.
+func (a *Adaptive) advance(now time.Duration) time.Duration {
+	if now > a.at {
+		a.add(a.rate * inSeconds(now-a.at))
+		a.at = now
 	}
-	gain := documentedRate * inSeconds(now-a.at)
-	a.low += gain
-	a.high += gain
-	a.at = now
-	a.bound()
+	return a.at
 }
 
-// bound limits the bounds to what the bucket can have: its capacity, for the
-// lower bound less the attempts in flight.
-func (a *Adaptive) bound() {
-	a.high = min(a.high, a.limit)
-	a.low = min(a.low, a.limit-float64(a.inFlight), a.high)
+// add adds tokens to the bounds, and limits them to what the bucket can have: its
+// capacity, for the lower bound less the attempts in flight.
+func (a *Adaptive) add(tokens float64) {
+	a.high = min(a.high+tokens, a.limit)
+	a.low = min(a.low+tokens, a.limit-float64(a.inFlight), a.high)
 }
 
 // Ready implements [Machine].
-func (a *Adaptive) Ready(now time.Duration) time.Duration {
-	a.advance(now)
-	if !a.waiting && now-a.lastActive > idleAfter {
-		a.afterPause(now)
+func (a *Adaptive) Ready(now time.Duration, behind int) time.Duration {
+	now = a.advance(now)
+	idle, late := a.due == 0 && now-a.lastActive > idleAfter, a.due > 0 && now-lateAfter > a.due
+	if a.mode == Alone && (idle || late) || a.mode == Shared && idle {
+		a.enterAlone(a.inFlight + restartWindow) // what was known is old
 	}
-	wait := max(a.ready(now), a.pausedUntil-now)
-	if a.share != nil {
-		wait = max(wait, a.share.Ready(now))
+	wait := max(a.ready(now, behind), a.pausedUntil-now, a.share.Ready(now, behind), 0)
+	a.due = 0
+	if wait > 0 {
+		a.due = now + min(wait, Never-now)
 	}
-	a.waiting = wait > 0
-	return max(wait, 0)
-}
-
-// afterPause discards what is stale after a pause, since others may have spent.
-func (a *Adaptive) afterPause(now time.Duration) {
-	a.lastActive = now
-	if a.mode == Probe {
-		return
-	}
-	if a.inFlight > 0 {
-		// The response to an attempt from before the pause may be too old to
-		// probe with, so start slowly instead.
-		a.window = min(a.window, a.inFlight+firstWindow)
-		return
-	}
-	if a.mode == Open {
-		return
-	}
-	a.wasAlone = a.mode == Alone
-	a.mode = Probe
-	a.probes = 0
+	return wait
 }
 
 // ready is Ready without pause and share.
-func (a *Adaptive) ready(now time.Duration) time.Duration {
-	if a.oneByOne && a.inFlight > 0 {
+func (a *Adaptive) ready(now time.Duration, behind int) time.Duration {
+	switch {
+	case a.oneByOne && a.inFlight > 0, a.mode == Alone && a.inFlight >= a.window:
 		return Never
-	}
-	switch a.mode {
-	case Probe:
-		switch {
-		case a.oneByOne:
-			return a.refilled(1)
-		case a.probes == 0:
-			return 0
-		case a.inFlight >= maxProbes:
-			return Never
-		}
-		return a.lastSend + probeEvery - now
-	case Open:
+	case a.mode == Probe && a.oneByOne, a.mode == Alone && behind == Urgent:
+		return a.refilled(1)
+	case a.mode == Probe && a.sends > 0:
+		return a.slot + probeEvery - now
+	case a.mode == Probe || a.mode == Open:
 		return 0
-	case Alone:
-		if a.inFlight >= a.window {
-			return Never
-		}
-		return a.refilled(1 + a.reserve())
-	default:
-		return max(a.next-now, a.refilled(1))
+	case a.mode == Shared && behind == Urgent: // borrows the next interval
+		return a.next - seconds(a.interval) - now
+	case a.mode == Shared:
+		return a.next - now
 	}
+	left := reserve
+	// At a rate above the documented one, others can be hidden. They get room to
+	// show themselves, except from the last attempts of a job.
+	if a.crowd = max(a.crowd, float64(behind)); a.rate > documentedRate && float64(behind) >= 0.65*a.crowd {
+		left += room * a.target()
+	}
+	return a.refilled(1 + min(left, (a.limit-1)/2)) // from a tiny bucket nothing could be sent otherwise
 }
-
-// reserve returns the tokens left in the bucket while alone: fewer in a tiny
-// bucket, from which nothing could be sent otherwise.
-func (a *Adaptive) reserve() float64 { return min(reserve, (a.limit-1)/2) }
 
 // refilled returns how long it takes until the bucket surely has so many tokens.
 func (a *Adaptive) refilled(tokens float64) time.Duration {
-	if a.low >= tokens-rounding {
+	switch {
+	case a.low >= tokens-rounding:
 		return 0
-	}
-	if a.limit-float64(a.inFlight) < tokens {
+	case a.limit-float64(a.inFlight) < tokens:
 		return Never // the bucket is too small for more in flight
 	}
-	return seconds((tokens - a.low) / documentedRate)
+	return seconds((tokens - a.low) / a.rate)
 }
 
 // Send implements [Machine].
 func (a *Adaptive) Send(now time.Duration) Ticket {
-	a.advance(now)
-	a.low--
-	a.high--
+	now = a.advance(now)
+	a.spent++
 	a.inFlight++
+	a.add(-1)
 	a.sends++
-	a.undo = undo{a.sends, a.lastSend, a.next, a.interval}
-	a.lastSend = now
-	a.lastActive = now
-	a.waiting = false
-	switch a.mode {
-	case Probe, Open:
-		a.probes++
-	case Shared:
+	a.slot, a.lastActive, a.due = now, now, 0
+	a.crowd *= 0.98
+	if a.mode == Shared {
+		a.slot = max(now, a.next)
 		interval := a.nextInterval()
-		a.interval += averaging * a.scale() * (interval - a.interval)
-		a.interval = min(max(a.interval, minInterval), maxInterval)
-		a.next = now + seconds(interval)
+		a.interval = max((a.interval+interval)/2, minInterval)
+		a.next = a.slot + seconds(interval)
+		a.fresh = false
 	}
-	if a.share != nil {
-		a.share.Send(now)
-	}
+	a.share.Send(now)
 	return Ticket{Sent: now, ended: a.ended, send: a.sends}
 }
 
 // Cancel implements [Machine].
 func (a *Adaptive) Cancel(now time.Duration, t Ticket) {
-	a.advance(now)
+	now = a.advance(now)
 	a.lastActive = now
 	a.inFlight--
 	a.giveBack()
-	if t.send == a.undo.send {
-		a.lastSend, a.next, a.interval = a.undo.lastSend, a.undo.next, a.undo.interval
+	if t.send == a.sends {
+		a.next = a.slot
 	}
-	if a.share != nil {
-		a.share.Cancel(now, t)
-	}
+	a.share.Cancel(now, t)
 }
 
 // giveBack returns the token of an attempt that ended without spending it.
 func (a *Adaptive) giveBack() {
-	a.low++
-	a.high++
-	if a.mode == Probe && a.probes > 0 {
-		a.probes--
+	a.spent--
+	a.add(1)
+	if a.mode == Probe {
+		a.slot -= probeEvery // the next probe need not wait
 	}
-	a.bound()
 }
 
 // nextInterval returns the interval in seconds to the next send while shared.
-//
-// The error is corrected on the interval, not on the rate, by an amount that is
-// the same for every client. The loop gain per cycle is then independent of the
-// number of clients. The scale damps the loop when round trips are long compared
-// to the interval. A fast fall is extrapolated: many clients that start together
-// would otherwise see a full bucket until it is empty.
+// Each observation is acted on once: without a new one, half a token more than
+// the target is assumed. A fast fall is extrapolated: many clients that start
+// together would otherwise see a full bucket until it is empty.
 func (a *Adaptive) nextInterval() float64 {
-	pull := pullGain * targetInterval * (1 - math.Sqrt(a.interval/targetInterval))
-	target := min(targetLeft, a.limit/4)
-	left := a.left - min(a.fall*lookAhead*a.interval, maxFall)
-	interval := a.interval + a.scale()*(pull-errorGain*(left-target)/documentedRate)
-	return min(max(interval, a.interval/2), 3*a.interval+targetInterval, maxNext)
+	left := a.target() + 0.5
+	if a.fresh {
+		left = a.left - min(a.fall*lookAhead*a.interval, maxFall)
+	}
+	return min(max(a.law(left), a.interval/2), 3*a.interval+1, a.longest)
 }
 
-func (a *Adaptive) scale() float64 { return a.interval / (a.interval + 2*a.roundTrip) }
+// law returns the interval for so many tokens left. The error is corrected on the
+// interval, not on the rate, by an amount that is the same for every client. The
+// loop gain per cycle is then independent of the number of clients.
+func (a *Adaptive) law(left float64) float64 {
+	return a.interval + pullGain*(1-math.Sqrt(a.interval)) - errorGain*(left/a.target()-1)
+}
+
+// target returns the tokens to leave in the bucket while shared.
+func (a *Adaptive) target() float64 { return min(targetLeft, a.limit/4) }
 
 // Done implements [Machine].
 func (a *Adaptive) Done(now time.Duration, t Ticket, r Report) {
-	a.advance(now)
-	now = max(now, a.at)
+	now = a.advance(now)
 	a.lastActive = now
 	a.inFlight--
-	a.undo.send = 0
-	if a.share != nil {
-		a.share.Done(now, t, r)
+	a.share.Done(now, t, r)
+	if limit := min(float64(r.Limit), maxLimit); r.Known && limit >= 1 && limit != a.limit {
+		a.limit, a.rate, a.baseAt = limit, documentedRate, 0
 	}
-	if r.Known && r.Limit >= 1 {
-		a.limit = min(float64(r.Limit), maxLimit)
-	}
+	a.oneByOne = r.Blocked || a.oneByOne && r.Spent == SpentNo && !r.RateLimited
 	switch {
 	case r.RateLimited:
 		a.rateLimited(now, t, r)
-	case r.Blocked:
-		a.high++
-		a.ended++
-		a.low = min(a.low, 0)
-		a.window = firstWindow
-		a.oneByOne = true
-	case r.Spent == SpentNo:
+	case r.Spent == SpentNo && !r.Blocked:
 		a.giveBack()
-	case r.Known:
-		a.oneByOne = false
+	case r.Known && !r.Blocked:
 		a.learn(now, t, min(max(float64(r.Remaining), 0), a.limit))
-	default:
-		// The next response shows whether the token was spent. Until then only
-		// the upper bound can rise.
-		a.oneByOne = false
-		if r.Spent != SpentYes {
-			a.high++
-		}
 		a.ended++
-		if r.Spent == SpentYes && !a.sawRemaining {
+	default:
+		a.ended++
+		switch {
+		case r.Blocked:
+			a.low = min(a.low, 0)
+			a.window = firstWindow
+		case r.Spent == SpentYes && !a.sawRemaining:
 			a.noLimitReported()
 		}
+		if r.Blocked || r.Spent != SpentYes {
+			// The next response shows whether the token was spent. Until then
+			// only the upper bound can rise.
+			a.high++
+			a.spent--
+		}
 	}
-	a.bound()
+	a.add(0)
 }
 
 // noLimitReported handles an allowed request to a server that has never reported
 // what remains: a fake server in a test, or a gateway that strips the headers.
-// Nothing is paced until its first 429, and from then on by the documented limit
-// and the machine's own sends.
+// After some of them nothing is paced until the first 429, and from then on by
+// the documented limit and the machine's own sends.
 func (a *Adaptive) noLimitReported() {
+	a.consistent++
 	switch {
-	case !a.sawRateLimit:
+	case !a.sawRateLimit && a.consistent >= openAfter:
 		a.mode = Open
-	case a.mode != Alone:
+	case a.sawRateLimit && a.mode != Alone:
 		a.enterAlone(a.inFlight + firstWindow)
-	case a.window < math.MaxInt:
+	default:
 		a.window++
 	}
 }
@@ -335,185 +299,160 @@ func (a *Adaptive) noLimitReported() {
 // rateLimited handles a 429: the bucket was empty, so others have spent.
 func (a *Adaptive) rateLimited(now time.Duration, t Ticket, r Report) {
 	a.sawRateLimit = true
-	a.oneByOne = false
 	a.giveBack()
-	a.low = min(a.low, 0)
-	a.high = min(a.high, 1+documentedRate*inSeconds(now-t.Sent))
-	a.sawOthers(now)
+	a.rate = documentedRate
+	a.low = max(min(a.low, 0), -float64(a.inFlight))
+	a.high = min(a.high, 1+a.rate*inSeconds(now-t.Sent))
 	a.pausedUntil = max(a.pausedUntil, r.pauseUntil(now))
-	a.left, a.leftSend, a.fall = -1, a.sends, 0 // responses to earlier sends are older
-	if a.mode == Shared {
-		a.interval = min(rateLimitStretch*a.interval, maxInterval)
-	} else {
-		a.enterShared()
+	first := t.send > a.leftSend // of those that were rate limited together
+	a.left, a.leftSend, a.fall, a.fresh = -1, a.sends, 0, true
+	switch probing := a.mode == Probe; {
+	case a.mode != Shared:
+		if a.sawOthers(now, t); probing {
+			a.next = now // only the wait that the server asked for is known
+		}
+	case first:
+		a.interval = min(stretch*a.interval, a.longest)
+		a.next = a.slot + seconds(min(a.nextInterval(), retryWithin))
+		a.sawOthers(now, t)
 	}
-	if !a.othersSeen {
-		// Only the wait that the server asked for is known: the call is retried
-		// then, and those after it are paced.
-		a.next = now
-		return
-	}
-	// Otherwise those rate limited together would retry together, at ever longer
-	// intervals.
-	a.next = a.lastSend + seconds((rateLimitLeast+rateLimitSpread*r.Jitter)*a.nextInterval())
 }
 
-// sawOthers restarts the count of responses without a sign of others.
-func (a *Adaptive) sawOthers(now time.Duration) {
+// sawOthers handles a sign that others spend. After a while alone the first only
+// restarts the slow start, since it may have been a burst that is over. Another,
+// by an attempt that was sent after it was known, ends alone, unless there is
+// nothing but 429s, which do not show what others leave.
+func (a *Adaptive) sawOthers(now time.Duration, t Ticket) {
+	quiet := now-a.lastOther >= aloneAfter
 	a.lastOther = now
 	a.consistent = 0
-}
-
-// enterShared starts sharing at the last known interval.
-func (a *Adaptive) enterShared() {
-	a.mode = Shared
-	if a.interval == 0 {
-		a.interval = targetInterval
+	if a.mode == Shared || t.send <= a.otherSend {
+		return
 	}
-	a.next = a.lastSend + seconds(a.nextInterval())
+	a.otherSend = a.sends
+	if a.grace = a.mode == Alone && (quiet || a.grace && a.left < 0); a.grace {
+		a.window = 1
+		return
+	}
+	a.mode = Shared
+	a.next = a.slot + seconds(a.nextInterval())
 }
 
 func (a *Adaptive) enterAlone(window int) {
-	a.mode = Alone
-	a.othersSeen = false
-	a.window = window
+	a.mode, a.window = Alone, window
 	if a.trusted {
-		a.window = math.MaxInt
+		a.window = math.MaxInt / 2
 	}
 }
 
 // learn handles the number of tokens that remained by the response to an attempt
 // that spent one.
 func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
+	if a.stuck(now, t, remaining) {
+		return
+	}
 	a.sawRemaining = true
+	a.grace = false
 	// The machine's own requests that the server may have seen after this one.
 	after := float64(a.inFlight + a.ended - t.ended)
-	a.ended++
-	took := inSeconds(now - t.Sent)
-	bottom := remaining - after
-	top := remaining + 1 + documentedRate*took
-	if a.roundTrip == 0 {
-		a.roundTrip = took
-	} else {
-		a.roundTrip += smoothing * (took - a.roundTrip)
-	}
-	if t.send > a.leftSend {
-		a.track(t, remaining)
-	}
+	bottom, top := remaining-after, remaining+1+a.rate*inSeconds(now-t.Sent)
+	a.track(t, remaining)
 	if remaining == 0 {
 		a.pausedUntil = max(a.pausedUntil, now+refillPause)
 	}
-
-	othersSpent := top < a.low-rounding
-	switch {
-	case a.mode == Probe || a.mode == Open:
-		full := remaining >= a.limit-float64(a.probes)-1
-		alone := full || a.trusted || a.wasAlone && !othersSpent
-		a.low, a.high = bottom, top
-		a.left, a.leftSend, a.leftAt, a.fall = remaining, t.send, t.Sent, 0
-		if alone {
-			a.enterAlone(firstWindow)
-			a.consistent++
-		} else {
-			a.othersSeen = true
-			a.sawOthers(now)
-			a.interval = targetInterval
-			a.enterShared()
-			a.next = min(a.next, a.lastSend+firstPause)
+	// The rate is at least what the bucket has surely refilled by.
+	if over := now - a.baseAt; a.baseAt == 0 || over >= measureOver {
+		if a.baseAt > 0 {
+			a.rate = max(a.rate, min((bottom+a.spent-a.base)/inSeconds(over), a.limit))
 		}
-		return
-	case othersSpent:
-		a.othersSeen = true
-		a.low, a.high = bottom, top
-		a.sawOthers(now)
-		if a.mode == Alone {
-			a.enterShared()
-			return
-		}
-	case bottom > a.high+rounding:
-		// An attempt never arrived, or the refill is faster than assumed. This
-		// case alone follows a raised limit.
-		a.low, a.high = bottom, top
-		a.lastGain = now
-		a.consistent++
-	default:
-		a.low, a.high = max(a.low, bottom), min(a.high, top)
-		a.consistent++
+		a.base, a.baseAt = top+a.spent, now
 	}
 
+	known := a.mode == Alone || a.mode == Shared
+	others := known && top < a.low-rounding
+	if others || !known || bottom > a.high+rounding {
+		// Others spent, nothing was known, an attempt never arrived, or the refill
+		// is faster than assumed.
+		a.low, a.high = bottom, top
+	} else {
+		a.low, a.high = max(a.low, bottom), min(a.high, top)
+	}
 	switch {
-	case a.mode == Alone:
-		if a.window < math.MaxInt {
+	case others:
+		a.sawOthers(now, t)
+	case known:
+		a.consistent++
+		if a.mode == Alone {
 			a.window++ // doubles it each round trip
 		}
-	case a.consistent >= aloneResponses && now-a.lastOther >= aloneAfter:
-		a.enterAlone(max(firstWindow, a.inFlight+1))
 	default:
-		a.next = a.lastSend + seconds(a.nextInterval())
+		a.enterAlone(firstWindow)
+		if remaining < a.limit-float64(a.sends)-1 && !a.trusted {
+			a.sawOthers(now, t)
+			// What is left by others that knew nothing of this client is no basis.
+			a.fresh = a.fresh && remaining >= a.limit/2
+		}
 	}
+	if a.mode == Shared {
+		a.next = a.slot + seconds(a.nextInterval())
+		if a.consistent >= aloneResponses && now-a.lastOther >= aloneAfter {
+			a.enterAlone(max(firstWindow, a.inFlight+1))
+		}
+	}
+}
+
+// stuck reports whether what remains has stayed the same where the refill must
+// have changed it. Such reports are not believed: the bucket counts as full until
+// a 429.
+func (a *Adaptive) stuck(now time.Duration, t Ticket, remaining float64) bool {
+	switch {
+	case remaining != a.left || remaining >= a.target():
+		a.same = 0
+	case t.Sent-a.leftAt >= sameAfter && a.law(remaining) > sameGrowth*a.interval:
+		a.same++
+	}
+	if a.same < sameReports {
+		return false
+	}
+	if a.mode != Alone {
+		a.enterAlone(0)
+		a.low, a.lastOther = a.limit, now
+	}
+	a.window++
+	return true
 }
 
 // track records what remained by a newer response, and how fast that falls.
 func (a *Adaptive) track(t Ticket, remaining float64) {
+	if t.send <= a.leftSend {
+		return
+	}
 	const shortest = 0.05 // seconds; two sends may have the same time
 	fall := (a.left - remaining) / max(inSeconds(t.Sent-a.leftAt), shortest)
 	if a.left < 0 || fall < fastFall {
 		fall = 0
 	}
-	a.left, a.leftSend, a.leftAt, a.fall = remaining, t.send, t.Sent, fall
+	a.left, a.leftSend, a.leftAt, a.fall, a.fresh = remaining, t.send, t.Sent, fall, true
 }
 
 // Idle implements [Machine].
 func (a *Adaptive) Idle(now time.Duration) {
-	a.waiting = false
+	a.due = 0
 	a.lastActive = max(a.lastActive, now)
 }
 
-// AtLeast implements [Machine]. It assumes the best case: the upper bound of the
-// tokens, and while shared, the fastest fall of the interval.
+// AtLeast implements [Machine]. It assumes the best case, the upper bound of the
+// tokens.
 func (a *Adaptive) AtLeast(now time.Duration, ahead int) time.Duration {
-	a.advance(now)
-	wait := max(a.pausedUntil-now, 0)
-	if a.share != nil {
-		wait = max(wait, a.share.AtLeast(now, ahead))
-	}
+	now = a.advance(now)
+	wait := max(a.pausedUntil-now, a.share.AtLeast(now, ahead))
 	if a.mode == Probe || a.mode == Open {
 		return wait
 	}
 	if a.inFlight == 0 { // no response can shorten the wait of the first
-		wait = max(wait, a.ready(now))
+		wait = max(wait, a.ready(now, Urgent))
 	}
-	if a.lastGain == 0 || now-a.lastGain > time.Minute {
-		wait = max(wait, seconds((float64(ahead)+1-a.high)/documentedRate))
-	}
-	if a.mode == Shared {
-		// Once it may be alone again, the interval no longer applies.
-		wait = max(wait, min(a.sharedAtLeast(now, ahead), a.lastOther+aloneAfter-now))
-	}
-	return wait
-}
-
-// sharedAtLeast returns the shortest time in which nextInterval allows ahead
-// attempts and then one more.
-func (a *Adaptive) sharedAtLeast(now time.Duration, ahead int) time.Duration {
-	// An interval is at least half the average, and the average falls by at most
-	// a quarter each time.
-	const fall = 1 - averaging/2
-	next := a.next
-	if a.inFlight > 0 { // a response may shorten the interval
-		next = min(next, a.lastSend+seconds(a.interval/2))
-	}
-	next = max(next-now, 0)
-	sum, interval := 0.0, a.interval
-	for i := range ahead {
-		if interval <= minInterval {
-			sum += float64(ahead-i) * minInterval / 2
-			break
-		}
-		sum += interval / 2
-		interval *= fall
-	}
-	return next + seconds(sum)
+	return max(wait, seconds((float64(ahead)+1-a.high)/a.rate))
 }
 
 // State implements [Machine].

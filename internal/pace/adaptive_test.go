@@ -26,7 +26,7 @@ func rateLimited(after time.Duration) Report {
 
 // exchange sends one attempt as soon as allowed. Its response comes after 100 ms.
 func exchange(m Machine, now time.Duration, r Report) time.Duration {
-	now += m.Ready(now)
+	now += m.Ready(now, 0)
 	t := m.Send(now)
 	now += 100 * ms
 	m.Done(now, t, r)
@@ -52,12 +52,11 @@ func shared(t *testing.T) (*Adaptive, time.Duration) {
 func TestProbesUntilTheFirstResponse(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{})
 	now := time.Duration(0)
-	for range maxProbes {
-		now += a.Ready(now)
+	for range 8 {
+		now += a.Ready(now, 0)
 		a.Send(now)
 	}
 	require.Equal(t, 7*probeEvery, now, "the first at once, the others 250 ms apart")
-	require.Equal(t, Never, a.Ready(now+anyTime), "eight in flight")
 }
 
 func TestFirstResponseShowsWhetherOthersSpend(t *testing.T) {
@@ -73,11 +72,11 @@ func TestAloneDoublesEachRoundTripAndKeepsAReserve(t *testing.T) {
 	sent := 1
 	for _, want := range []int{2, 4, 8, 16, 32} {
 		var tickets []Ticket
-		for a.Ready(now) == 0 {
+		for a.Ready(now, 0) == 0 {
 			tickets = append(tickets, a.Send(now))
 		}
 		require.Len(t, tickets, want)
-		require.Equal(t, Never, a.Ready(now))
+		require.Equal(t, Never, a.Ready(now, 0))
 		now += 10 * ms
 		for i, ticket := range tickets {
 			a.Done(now, ticket, ok(100-sent-i-1))
@@ -85,12 +84,12 @@ func TestAloneDoublesEachRoundTripAndKeepsAReserve(t *testing.T) {
 		sent += want
 	}
 	n := 0
-	for a.Ready(now) == 0 {
+	for a.Ready(now, 0) == 0 {
 		a.Send(now)
 		n++
 	}
 	require.Equal(t, 100-sent-int(reserve), n, "two are left")
-	wait := a.Ready(now)
+	wait := a.Ready(now, 0)
 	require.Positive(t, wait)
 	require.LessOrEqual(t, wait, 200*ms)
 }
@@ -99,7 +98,7 @@ func TestTrustedNeedsOneResponse(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{Trusted: true})
 	now := exchange(a, 0, ok(60))
 	n := 0
-	for a.Ready(now) == 0 {
+	for a.Ready(now, 0) == 0 {
 		a.Send(now)
 		n++
 	}
@@ -110,11 +109,11 @@ func TestShareLimitsItsOwnSpending(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{Trusted: true, Share: NewFixed(4, 0.5)})
 	now := exchange(a, 0, ok(99))
 	for range 3 {
-		require.Zero(t, a.Ready(now))
+		require.Zero(t, a.Ready(now, 0))
 		a.Send(now)
 	}
-	require.InDelta(t, 1.9*float64(second), float64(a.Ready(now)), 1e3)
-	require.Equal(t, a.Ready(now), a.AtLeast(now, 0))
+	require.InDelta(t, 1.9*float64(second), float64(a.Ready(now, 0)), 1e3)
+	require.Equal(t, a.Ready(now, 0), a.AtLeast(now, 0))
 	require.InDelta(t, 3.9*float64(second), float64(a.AtLeast(now, 1)), 1e3)
 
 	before := a.share.tokens
@@ -166,7 +165,7 @@ func TestResponsesWithoutHeadersChangeNothing(t *testing.T) {
 		exchange(a, now, r)
 		require.Equal(t, Alone, a.mode, name)
 		require.Equal(t, 100.0, a.limit, name)
-		require.Zero(t, a.Ready(now+100*ms), name)
+		require.Zero(t, a.Ready(now+100*ms, 0), name)
 		checkBounds(t, a)
 
 		a = NewAdaptive(AdaptiveConfig{})
@@ -184,66 +183,167 @@ func TestServerThatReportsNoLimitIsNotPaced(t *testing.T) {
 	paid := Report{Spent: SpentYes}
 	a := NewAdaptive(AdaptiveConfig{})
 	now := exchange(a, 0, paid)
+	require.Equal(t, Probe, a.mode, "one response proves nothing")
+	for range openAfter - 1 {
+		now = exchange(a, now, paid)
+	}
 	require.Equal(t, Open, a.mode)
+	require.GreaterOrEqual(t, now, (openAfter-1)*probeEvery)
 	for range 300 {
-		require.Zero(t, a.Ready(now))
+		require.Zero(t, a.Ready(now, 0))
 		a.Send(now)
 	}
 	checkBounds(t, a)
 	for range 300 {
 		a.Done(now, Ticket{Sent: now}, paid)
 	}
-	require.Zero(t, a.Ready(now+time.Hour), "nor after a pause")
+	require.Zero(t, a.Ready(now+time.Hour, 0), "nor after a pause")
 
 	// From its first 429 on it is paced by the documented limit.
 	now += time.Hour
 	a.Done(now, a.Send(now), Report{RateLimited: true, Spent: SpentNo, RetryAfter: time.Second})
-	now += a.Ready(now)
+	now += a.Ready(now, 0)
 	begun, sent := now, 0
 	for ; now < begun+time.Minute; sent++ {
 		now = exchange(a, now, paid)
 		require.NotEqual(t, Open, a.mode)
-		now += a.Ready(now)
+		now += a.Ready(now, 0)
 	}
-	require.InDelta(t, 60*5, sent, 10)
+	require.InDelta(t, 60*5, sent, 20)
 
 	// Once it has reported what remains, that counts.
 	b := NewAdaptive(AdaptiveConfig{})
-	now = exchange(b, exchange(b, 0, paid), ok(40))
+	now = 0
+	for range openAfter {
+		now = exchange(b, now, paid)
+	}
+	now = exchange(b, now, ok(40))
 	require.Equal(t, Shared, b.mode, "what is missing was spent by others")
-	exchange(b, now+b.Ready(now), paid)
+	exchange(b, now+b.Ready(now, 0), paid)
 	require.Equal(t, Shared, b.mode)
 }
 
+// quiet returns a machine that was alone for a while.
+func quiet(t *testing.T) (*Adaptive, time.Duration) {
+	a, now := alone(t)
+	return a, exchange(a, now+aloneAfter, ok(99))
+}
+
 // If only 429s show that others spend, a call waits as long as each 429 asks and no
-// longer. Otherwise the first in the queue would reach its total timeout before
-// its attempt limit.
+// longer, so that it goes on soon after somebody has emptied the bucket for a while.
 func TestRateLimitsAloneCauseOnlyTheWaitTheyAskFor(t *testing.T) {
-	for range 3 {
-		a, now := alone(t)
-		for range 9 {
-			a.Done(now+100*ms, a.Send(now), Report{RateLimited: true, Spent: SpentNo, RetryAfter: 2 * time.Second, Jitter: 0.5})
-			now += 100 * ms
-			require.Equal(t, 2250*ms, a.Ready(now))
-			now += 2250 * ms
-			require.Zero(t, a.Ready(now))
-		}
-		now = exchange(a, now, ok(50))
-		require.GreaterOrEqual(t, a.Ready(now), time.Second, "what comes after it is paced")
+	a, now := quiet(t)
+	for range 20 {
+		now = exchange(a, now, Report{RateLimited: true, Spent: SpentNo, RetryAfter: 2 * time.Second, Jitter: 0.5})
+		require.Equal(t, 2250*ms, a.Ready(now, 0))
+		require.Equal(t, 1, a.window, "one by one")
+		now += 2250 * ms
+		require.Zero(t, a.Ready(now, 0))
 	}
 
+	a, now = shared(t)
+	now = exchange(a, now, rateLimited(time.Second))
+	require.Greater(t, a.Ready(now, 0), 2*time.Second, "while others spend it waits longer")
+}
+
+// After a while alone, one sign of others may be a burst that is over.
+func TestOneSignOfOthersAfterAWhileOnlyRestartsTheSlowStart(t *testing.T) {
+	a, now := quiet(t)
+	now = exchange(a, now, ok(50))
+	require.Equal(t, Alone, a.mode)
+	require.Equal(t, 1, a.window)
+	require.LessOrEqual(t, a.low, 50.0)
+	again := *a
+	exchange(a, now, ok(int(a.low)-1))
+	require.Equal(t, Alone, a.mode, "nobody else")
+	exchange(&again, now, ok(30))
+	require.Equal(t, Shared, again.mode, "they go on")
+}
+
+// Seven requests that are rate limited together are one sign.
+func TestBurstOfRateLimitsStretchesTheIntervalOnce(t *testing.T) {
 	a, now := shared(t)
-	a.Done(now, a.Send(now), Report{RateLimited: true, Spent: SpentNo, RetryAfter: time.Second, Jitter: 0.5})
-	require.Greater(t, a.Ready(now), 2*time.Second, "while others spend it waits longer")
+	var tickets []Ticket
+	for range 7 {
+		tickets = append(tickets, a.Send(now))
+	}
+	before := a.interval
+	for _, ticket := range tickets {
+		a.Done(now, ticket, rateLimited(second))
+	}
+	require.Equal(t, stretch*before, a.interval)
+	a.Done(now, a.Send(now), rateLimited(second))
+	require.Greater(t, a.interval, stretch*before)
+}
+
+func TestFloorBoundsTheInterval(t *testing.T) {
+	a := NewAdaptive(AdaptiveConfig{Floor: 0.5})
+	now := exchange(a, 0, ok(0))
+	for range 20 {
+		now = exchange(a, now, ok(0))
+		now = exchange(a, now, rateLimited(0))
+		require.LessOrEqual(t, a.Ready(now, 0), 2*second)
+	}
+}
+
+// A timer that fires much too late means that the process stood still.
+func TestLateWakeUpStartsSlowly(t *testing.T) {
+	a, now := alone(t)
+	for range 20 {
+		now = exchange(a, now, ok(98))
+	}
+	for a.Ready(now, 0) == 0 {
+		a.Done(now, a.Send(now), Report{Spent: SpentYes})
+	}
+	require.Positive(t, a.Ready(now, 0))
+	now += time.Minute
+	n := 0
+	for a.Ready(now, 0) == 0 {
+		a.Send(now)
+		n++
+	}
+	require.Equal(t, restartWindow, n)
+}
+
+// A refill above the documented one is measured, and a changed limit forgets it.
+func TestFasterRefillIsMeasured(t *testing.T) {
+	a, now := alone(t)
+	bucket := &server{limit: 100, rate: 20, tokens: 99, at: now}
+	for now < 30*second {
+		now += a.Ready(now, 0)
+		now = exchange(a, now, bucket.take(now))
+		bucket.advance(now)
+		bucket.tokens = min(bucket.tokens, 50)
+	}
+	require.InDelta(t, 10, a.rate, 1, "what it sent itself")
+	require.LessOrEqual(t, a.rate, 20.0)
+	r := ok(49)
+	r.Limit = 50
+	exchange(a, now, r)
+	require.Equal(t, documentedRate, a.rate)
+}
+
+// Some gateways report a constant. The bucket counts as full then.
+func TestConstantReportsAreNotBelieved(t *testing.T) {
+	a := NewAdaptive(AdaptiveConfig{})
+	now, sent := time.Duration(0), 0
+	for ; now < 5*time.Minute; sent++ {
+		now += a.Ready(now, 0)
+		now = exchange(a, now, ok(0))
+		checkBounds(t, a)
+	}
+	require.Greater(t, sent, 900)
+	exchange(a, now, ok(20))
+	require.LessOrEqual(t, a.low, 20.0, "until they change")
 }
 
 func TestFirstRateLimitCausesOnlyTheWaitItAsksFor(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{})
 	a.Done(100*ms, a.Send(0), Report{RateLimited: true, Spent: SpentNo, RetryAfter: 2 * time.Second, Jitter: 0.5})
-	require.Equal(t, 2250*ms, a.Ready(100*ms))
-	require.Zero(t, a.Ready(2350*ms))
+	require.Equal(t, 2250*ms, a.Ready(100*ms, 0))
+	require.Zero(t, a.Ready(2350*ms, 0))
 	a.Done(2400*ms, a.Send(2350*ms), Report{RateLimited: true, Spent: SpentNo, RetryAfter: 2 * time.Second})
-	require.Equal(t, 2*time.Second, a.Ready(2400*ms))
+	require.LessOrEqual(t, a.Ready(2400*ms, 0), seconds(retryWithin))
 }
 
 func TestUnspentAttemptReturnsItsToken(t *testing.T) {
@@ -254,19 +354,19 @@ func TestUnspentAttemptReturnsItsToken(t *testing.T) {
 
 	a = NewAdaptive(AdaptiveConfig{})
 	a.Done(0, a.Send(0), Report{Spent: SpentNo})
-	require.Zero(t, a.Ready(0), "the next probe need not wait")
+	require.Zero(t, a.Ready(0, 0), "the next probe need not wait")
 }
 
 func TestCancelLeavesNoDebt(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) (*Adaptive, time.Duration){"alone": alone, "shared": shared} {
 		a, now := start(t)
-		now += a.Ready(now)
-		require.Zero(t, a.Ready(now), name)
+		now += a.Ready(now, 0)
+		require.Zero(t, a.Ready(now, 0), name)
 		before := *a
 		a.Cancel(now, a.Send(now))
-		require.Zero(t, a.Ready(now), name)
-		before.sends, before.undo, before.lastActive = a.sends, a.undo, a.lastActive
-		require.Equal(t, before, *a, name)
+		require.Zero(t, a.Ready(now, 0), name)
+		require.Equal(t, []float64{before.low, before.high, before.spent}, []float64{a.low, a.high, a.spent}, name)
+		require.Equal(t, before.inFlight, a.inFlight, name)
 	}
 }
 
@@ -276,8 +376,8 @@ func TestCancelAfterAResponseKeepsWhatItShowed(t *testing.T) {
 	a.Done(now, first, ok(50))
 	a.Cancel(now, second)
 	require.Equal(t, Shared, a.mode)
-	require.Equal(t, targetInterval, a.interval)
-	require.Zero(t, a.Ready(now+anyTime))
+	require.Equal(t, 1.0, a.interval)
+	require.Zero(t, a.Ready(now+anyTime, 0))
 	checkBounds(t, a)
 }
 
@@ -289,14 +389,14 @@ func TestRateLimitPausesEverything(t *testing.T) {
 		now = exchange(a, now, r)
 		require.Equal(t, Shared, a.mode, name)
 		require.Equal(t, 3250*ms, a.State(now).PausedFor, name)
-		require.GreaterOrEqual(t, a.Ready(now), 3250*ms, name)
-		require.LessOrEqual(t, a.Ready(now), 5*second, name)
+		require.GreaterOrEqual(t, a.Ready(now, 0), 3250*ms, name)
+		require.LessOrEqual(t, a.Ready(now, 0), 6*second, name)
 		require.LessOrEqual(t, a.low, 0.0, name)
 
-		now += a.Ready(now)
-		require.Zero(t, a.Ready(now), name)
+		now += a.Ready(now, 0)
+		require.Zero(t, a.Ready(now, 0), name)
 		a.Send(now)
-		require.Greater(t, a.Ready(now), 200*ms, "%s: one by one", name)
+		require.Greater(t, a.Ready(now, 0), 200*ms, "%s: one by one", name)
 	}
 }
 
@@ -316,7 +416,7 @@ func TestShorterRateLimitDoesNotShortenThePause(t *testing.T) {
 	first, second := a.Send(now), a.Send(now)
 	a.Done(now, first, rateLimited(10*time.Second))
 	a.Done(now, second, rateLimited(time.Second))
-	require.Equal(t, 10*time.Second, a.Ready(now))
+	require.Equal(t, 10*time.Second, a.Ready(now, 0))
 }
 
 // gofri/go-github-ratelimit#23: a reset of zero seconds was taken to mean that
@@ -324,7 +424,7 @@ func TestShorterRateLimitDoesNotShortenThePause(t *testing.T) {
 func TestNothingRemainingPauses(t *testing.T) {
 	for name, m := range map[string]Machine{"adaptive": NewAdaptive(AdaptiveConfig{}), "fixed": NewFixed(100, 100)} {
 		now := exchange(m, 0, ok(0))
-		require.GreaterOrEqual(t, m.Ready(now), 200*ms, name)
+		require.GreaterOrEqual(t, m.Ready(now, 0), 200*ms, name)
 	}
 }
 
@@ -335,22 +435,22 @@ func TestBlockedEmptiesTheBucketAndSendsOneByOne(t *testing.T) {
 	}
 	now = exchange(a, now, Report{Blocked: true})
 	require.LessOrEqual(t, a.low, 0.0)
-	require.Equal(t, 600*ms, a.Ready(now))
+	require.Equal(t, 600*ms, a.Ready(now, 0))
 	now += 600 * ms
 	ticket := a.Send(now)
-	require.Equal(t, Never, a.Ready(now+anyTime))
+	require.Equal(t, Never, a.Ready(now+anyTime, 0))
 	a.Done(now, ticket, ok(97))
-	require.Zero(t, a.Ready(now), "the first response that is not blocked ends it")
+	require.Zero(t, a.Ready(now, 0), "the first response that is not blocked ends it")
 
 	a = NewAdaptive(AdaptiveConfig{})
 	now = exchange(a, 0, Report{Blocked: true})
-	now += a.Ready(now)
+	now += a.Ready(now, 0)
 	a.Send(now)
-	require.Equal(t, Never, a.Ready(now+anyTime), "probes too")
+	require.Equal(t, Never, a.Ready(now+anyTime, 0), "probes too")
 
 	f := NewFixed(10, 1)
 	now = exchange(f, 0, Report{Blocked: true})
-	require.Equal(t, second, f.Ready(now))
+	require.Equal(t, second, f.Ready(now, 0))
 }
 
 func TestChangedLimitIsAdopted(t *testing.T) {
@@ -368,7 +468,7 @@ func TestTinyLimitCanBeSentFrom(t *testing.T) {
 		now := time.Duration(0)
 		for range 100 {
 			now = exchange(a, now, Report{Known: true, Spent: SpentYes, Limit: limit, Remaining: limit - 1})
-			require.LessOrEqual(t, a.Ready(now), 12*second, "limit %d", limit)
+			require.LessOrEqual(t, a.Ready(now, 0), 12*second, "limit %d", limit)
 			a.Idle(now)
 		}
 		require.Equal(t, Alone, a.mode, "limit %d", limit)
@@ -379,7 +479,7 @@ func TestNoMoreInFlightThanTheLimit(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{Trusted: true})
 	now := exchange(a, 0, ok(99))
 	n := 0
-	for wait := a.Ready(now); wait < Never; wait = a.Ready(now) {
+	for wait := a.Ready(now, 0); wait < Never; wait = a.Ready(now, 0) {
 		now += wait
 		a.Send(now)
 		n++
@@ -387,43 +487,32 @@ func TestNoMoreInFlightThanTheLimit(t *testing.T) {
 	require.Equal(t, 98, n)
 }
 
-func TestPauseLeadsBackToProbing(t *testing.T) {
-	a, now := alone(t)
-	require.Zero(t, a.Ready(now+10*second))
-	require.Equal(t, Alone, a.mode)
-
-	require.Zero(t, a.Ready(now+11*second))
-	require.Equal(t, Probe, a.mode)
-	now = exchange(a, now+11*second, ok(70))
-	require.Equal(t, Shared, a.mode, "others have spent in the meantime")
+func TestPauseRestartsTheSlowStart(t *testing.T) {
+	for name, start := range map[string]func(*testing.T) (*Adaptive, time.Duration){"alone": alone, "shared": shared} {
+		a, now := start(t)
+		a.window = 50
+		mode := a.mode
+		a.Ready(now+10*second, 0)
+		require.Equal(t, mode, a.mode, name)
+		require.Equal(t, 50, a.window, name)
+		now += 11 * second
+		require.Zero(t, a.Ready(now, 0), name)
+		require.Equal(t, Alone, a.mode, name)
+		require.Equal(t, restartWindow, a.window, name)
+	}
 
 	// A wait is no idle time, however long.
+	a, now := shared(t)
 	now = exchange(a, now, rateLimited(time.Minute))
-	now += a.Ready(now)
-	require.Zero(t, a.Ready(now))
+	now += a.Ready(now, 0)
+	require.Zero(t, a.Ready(now, 0))
 	require.Equal(t, Shared, a.mode)
 
 	// It is once the last waiter has left.
 	now = exchange(a, now, rateLimited(time.Minute))
-	require.Positive(t, a.Ready(now))
+	require.Positive(t, a.Ready(now, 0))
 	a.Idle(now + second)
-	a.Ready(now + 12*second)
-	require.Equal(t, Probe, a.mode)
-}
-
-// A lone process that paused before the bucket was full again is still alone.
-func TestPauseOnAHalfFullBucketStaysAlone(t *testing.T) {
-	a, now := alone(t)
-	for left := 98; left >= 20; left-- {
-		now += a.Ready(now)
-		ticket := a.Send(now)
-		now += ms
-		a.Done(now, ticket, ok(left))
-	}
-	now += 11 * second
-	require.Zero(t, a.Ready(now))
-	require.Equal(t, Probe, a.mode)
-	exchange(a, now, ok(int(a.low)-1))
+	a.Ready(now+12*second, 0)
 	require.Equal(t, Alone, a.mode)
 }
 
@@ -438,18 +527,18 @@ func TestPauseWithASlowRequestStartsSlowly(t *testing.T) {
 	a.Send(now)
 	now += time.Minute
 	n := 0
-	for a.Ready(now) == 0 {
+	for a.Ready(now, 0) == 0 {
 		a.Send(now)
 		n++
 	}
-	require.Equal(t, firstWindow, n)
+	require.Equal(t, restartWindow, n)
 }
 
 func TestSharedBecomesAloneWhenNobodyElseSpends(t *testing.T) {
 	a, now := shared(t)
 	bucket := &server{limit: 100, rate: 5, tokens: 20, at: now}
 	for a.mode == Shared {
-		now += a.Ready(now)
+		now += a.Ready(now, 0)
 		now = exchange(a, now, bucket.take(now))
 		require.Less(t, now, 15*second)
 	}
@@ -459,7 +548,7 @@ func TestSharedBecomesAloneWhenNobodyElseSpends(t *testing.T) {
 func TestClockThatStepsBackIsIgnored(t *testing.T) {
 	a, now := alone(t)
 	before := *a
-	a.Ready(now - 50*ms)
+	a.Ready(now-50*ms, 0)
 	require.Equal(t, before.low, a.low)
 	a.Done(now-50*ms, a.Send(now), ok(98))
 	checkBounds(t, a)
@@ -473,20 +562,16 @@ func TestAtLeastCountsThoseAhead(t *testing.T) {
 	require.LessOrEqual(t, a.AtLeast(now, 0), 200*ms)
 	require.InDelta(t, float64(10*second), float64(a.AtLeast(now, 50)), float64(300*ms))
 
-	// Once responses have shown more tokens than assumed, nothing is certain.
-	a.lastGain = now
-	require.Zero(t, a.AtLeast(now, 50))
-	require.Positive(t, a.AtLeast(now+2*time.Minute, 1000))
+	// A measured refill counts.
+	a.rate = 10
+	require.InDelta(t, float64(5*second), float64(a.AtLeast(now, 50)), float64(300*ms))
 
-	// While shared, the interval is the bound until it may be alone again.
 	a, now = shared(t)
 	for range 3 {
 		now = exchange(a, now, ok(0))
 	}
-	require.Equal(t, a.Ready(now), a.AtLeast(now, 0), "with nothing in flight it is certain for the first")
-	require.Greater(t, a.AtLeast(now, 1), a.AtLeast(now, 0))
+	require.Equal(t, a.ready(now, Urgent), a.AtLeast(now, 0), "with nothing in flight it is certain for the first")
 	require.GreaterOrEqual(t, a.AtLeast(now, 3), a.AtLeast(now, 1))
-	require.LessOrEqual(t, a.AtLeast(now, 20), seconds(maxNext))
 	require.Greater(t, a.AtLeast(now, 1000), 100*second)
 
 	a = NewAdaptive(AdaptiveConfig{})
@@ -496,27 +581,27 @@ func TestAtLeastCountsThoseAhead(t *testing.T) {
 func TestFixedBucket(t *testing.T) {
 	f := NewFixed(3, 2)
 	for range 3 {
-		require.Zero(t, f.Ready(0))
+		require.Zero(t, f.Ready(0, 0))
 		f.Send(0)
 	}
-	require.Equal(t, 500*ms, f.Ready(0))
+	require.Equal(t, 500*ms, f.Ready(0, 0))
 	require.Equal(t, 2*second, f.AtLeast(0, 3))
 	require.Equal(t, State{Mode: Static, InFlight: 3}, f.State(0))
-	require.Zero(t, f.Ready(500*ms))
-	require.Equal(t, 250*ms, f.Ready(250*ms), "the clock may step back")
+	require.Zero(t, f.Ready(500*ms, 0))
+	require.Equal(t, 250*ms, f.Ready(250*ms, 0), "the clock may step back")
 }
 
 // xanzy/go-gitlab#1837: a small share was cut to a burst of zero.
 func TestFixedBucketOfASmallShare(t *testing.T) {
 	f := NewFixed(1, 0.025)
-	require.Zero(t, f.Ready(0))
+	require.Zero(t, f.Ready(0, 0))
 	f.Send(0)
-	require.Equal(t, 40*second, f.Ready(0))
+	require.Equal(t, 40*second, f.Ready(0, 0))
 
 	f = NewFixed(1, math.SmallestNonzeroFloat64)
 	f.Send(0)
-	require.Less(t, f.Ready(0), Never)
-	require.Greater(t, f.Ready(0), anyTime)
+	require.Less(t, f.Ready(0, 0), Never)
+	require.Greater(t, f.Ready(0, 0), anyTime)
 }
 
 func TestFixedBucketRestartsOneByOneAfterARateLimit(t *testing.T) {
@@ -529,13 +614,13 @@ func TestFixedBucketRestartsOneByOneAfterARateLimit(t *testing.T) {
 		f.Done(100*ms, ticket, rateLimited(10*second))
 	}
 	now := 100 * ms
-	require.Equal(t, 10*second, f.Ready(now))
+	require.Equal(t, 10*second, f.Ready(now, 0))
 	require.Equal(t, 10*second, f.AtLeast(now, 0))
 	require.Equal(t, 10200*ms, f.AtLeast(now, 1))
 	now += 10 * second
-	require.Zero(t, f.Ready(now))
+	require.Zero(t, f.Ready(now, 0))
 	f.Send(now)
-	require.Equal(t, 200*ms, f.Ready(now))
+	require.Equal(t, 200*ms, f.Ready(now, 0))
 }
 
 func TestFixedBucketReturnsUnspentTokens(t *testing.T) {
@@ -590,7 +675,7 @@ func play(t *testing.T, m Machine, script []byte) {
 		case op == 1:
 			now += time.Duration(pick(256)) * second
 		case op <= 3:
-			wait := m.Ready(now)
+			wait := m.Ready(now, 0)
 			must(wait >= 0, "a wait below zero")
 			must(m.AtLeast(now, 0) <= wait, "a wait shorter than its lower bound")
 			must(m.AtLeast(now, 0) <= m.AtLeast(now, pick(256)), "a shorter wait with others ahead")
@@ -604,7 +689,7 @@ func play(t *testing.T, m Machine, script []byte) {
 					break
 				}
 				now += wait
-				must(m.Ready(now) == 0, "a wait that was too short")
+				must(m.Ready(now, 0) == 0, "a wait that was too short")
 			}
 			out = append(out, m.Send(now))
 		case len(out) == 0:

@@ -31,7 +31,7 @@ func (f *Fixed) advance(now time.Duration) {
 }
 
 // Ready implements [Machine].
-func (f *Fixed) Ready(now time.Duration) time.Duration {
+func (f *Fixed) Ready(now time.Duration, _ int) time.Duration {
 	return f.AtLeast(now, 0)
 }
 

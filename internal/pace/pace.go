@@ -17,6 +17,9 @@ import (
 // passing of time.
 const Never = time.Duration(math.MaxInt64)
 
+// Urgent marks an attempt that somebody waits for.
+const Urgent = -1
+
 const (
 	// refillPause is how long the documented bucket takes for one token. It is
 	// the pause after a response that reports that nothing remains.
@@ -70,14 +73,14 @@ type Ticket struct {
 }
 
 // Mode is what a machine assumes about the other users of the bucket.
-type Mode uint8
+type Mode string
 
 const (
-	Probe  Mode = iota // nothing is known yet
-	Alone              // nobody else spends
-	Shared             // others spend too
-	Static             // a fixed share, whatever others do
-	Open               // the server reports no limit
+	Probe  Mode = "probe"  // nothing is known yet
+	Alone  Mode = "alone"  // nobody else spends
+	Shared Mode = "shared" // others spend too
+	Static Mode = "fixed"  // a fixed share, whatever others do
+	Open   Mode = "open"   // the server reports no limit
 )
 
 // State is the public part of a machine's state.
@@ -91,8 +94,9 @@ type State struct {
 type Machine interface {
 	// Ready returns 0 when the next attempt may be sent now, otherwise how long
 	// to wait before the next call, at most Never. It must be called again after
-	// every Done.
-	Ready(now time.Duration) time.Duration
+	// every Done. behind is the number of attempts that wait after this one, or
+	// Urgent for one that may be sent earlier, at the cost of the next.
+	Ready(now time.Duration, behind int) time.Duration
 	// Send records that an attempt is sent. Ready has just returned 0.
 	Send(now time.Duration) Ticket
 	// Cancel undoes a Send that led to no attempt.

@@ -13,7 +13,7 @@ import (
 // checkBounds fails the test if an invariant of the machine is broken.
 func checkBounds(t *testing.T, a *Adaptive) {
 	t.Helper()
-	for _, f := range []float64{a.low, a.high, a.interval, a.roundTrip, a.left, a.fall} {
+	for _, f := range []float64{a.low, a.high, a.rate, a.spent, a.interval, a.left, a.fall} {
 		if math.IsNaN(f) || math.IsInf(f, 0) {
 			t.Fatalf("not a number: %+v", *a)
 		}
@@ -192,7 +192,7 @@ func TestFigures(t *testing.T) {
 // A limit that is lowered or raised is followed without configuration and
 // without a 429.
 func TestFollowsAChangedLimit(t *testing.T) {
-	for _, c := range []struct{ limit, rate, ratio float64 }{{50, 2.5, 1.025}, {200, 10, 1.01}} {
+	for _, c := range []struct{ limit, rate, ratio float64 }{{50, 2.5, 1.025}, {200, 10, 1.02}} {
 		for _, n := range []int{1, 5} {
 			t.Run(fmt.Sprintf("%v and %v a second, %d processes", c.limit, c.rate, n), func(t *testing.T) {
 				s := newSimulation(1, near, 100, even(n, 1500, 16)...)
@@ -237,16 +237,17 @@ func TestGivesWayToAnUnrelatedConsumer(t *testing.T) {
 
 // A process that joins a saturated bucket has 80 % of its share after 15 s.
 func TestJoinsASaturatedBucket(t *testing.T) {
-	processes := even(3, 1500, 16)
-	const joined = 60 * time.Second
-	processes[2].start = joined
-	s := newSimulation(1, near, 100, processes...)
-	s.run()
+	const joined, seeds = 60 * time.Second, 10
 	n := 0.0
-	for _, at := range processes[2].done {
-		if at > joined+5*time.Second && at <= joined+15*time.Second {
-			n++
+	for seed := range uint64(seeds) {
+		processes := even(3, 1500, 16)
+		processes[2].start = joined
+		newSimulation(seed, near, 100, processes...).run()
+		for _, at := range processes[2].done {
+			if at <= joined+15*time.Second {
+				n++
+			}
 		}
 	}
-	require.GreaterOrEqual(t, n/10, 0.8*5/3)
+	require.GreaterOrEqual(t, n/15/seeds, 0.8*5/3)
 }

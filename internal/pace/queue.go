@@ -11,26 +11,37 @@ import (
 // reviewEvery limits how often the deadlines of all waiters are checked.
 const reviewEvery = 100 * time.Millisecond
 
-// The lanes of a Queue, in the order in which they are served.
+// grantsPerShare is in how many grants a lane that waits gets at least one. An
+// eighth keeps a background job alive and costs interactive calls little (row 36).
+const grantsPerShare = 8
+
+// Lane is the priority of an attempt.
+type Lane int
+
+// The lanes, in the order in which they are served.
 const (
-	rateLimitedLane = iota // the last attempt was rate limited
-	normalLane
+	Interactive Lane = iota
+	Normal
+	Background
 	laneCount
 )
 
 // Queue makes attempts wait until its [Machine] allows them. Each lane is first
-// in, first out, and is served once the lanes before it are empty. One timer
-// runs, and only while somebody waits. The zero Queue drives an [Adaptive].
+// in, first out, except that attempts that were rate limited before are first.
+// A lane is served once the lanes before it are empty, and gets its share while
+// they are not. One timer runs, and only while somebody waits. The zero Queue
+// drives an [Adaptive].
 type Queue struct {
 	mu      sync.Mutex
 	machine Machine
 	start   time.Time // the machine's time 0, set on first use
 
-	lanes     [laneCount]list.List // of *waiter
-	waiting   int                  // in all lanes
-	deadlines int                  // how many of them have a deadline
-	reviewed  time.Duration        // last check of their deadlines
-	timer     *time.Timer          // nil while nobody waits
+	lists     [2 * laneCount]list.List // of *waiter; for each lane those rate limited before, then the others
+	passed    [laneCount]int           // grants in a row to other lanes
+	waiting   int                      // in all lanes
+	deadlines int                      // how many of them have a deadline
+	reviewed  time.Duration            // last check of their deadlines
+	timer     *time.Timer              // nil while nobody waits
 }
 
 // NewQueue returns a Queue for m.
@@ -39,8 +50,8 @@ func NewQueue(m Machine) Queue { return Queue{machine: m} }
 // waiter is one Acquire that was not granted at once. It belongs to the Queue
 // until ready is closed.
 type waiter struct {
-	lane     *list.List
-	element  *list.Element // in lane; nil once removed
+	list     *list.List
+	element  *list.Element // in list; nil once removed
 	deadline time.Duration // Never if there is none
 	permit   *Permit       // if granted
 	err      error         // if the deadline cannot be met
@@ -75,18 +86,13 @@ func (q *Queue) now() time.Duration {
 	return time.Since(q.start)
 }
 
-// Acquire waits until an attempt may be sent. Attempts that were rate limited
-// before are served first. It returns a [*TooLong] as soon as the deadline of
-// ctx cannot be met, and the error of ctx when ctx ends.
-func (q *Queue) Acquire(ctx context.Context, rateLimited bool) (*Permit, error) {
+// Acquire waits until an attempt may be sent. It returns a [*TooLong] as soon as
+// the deadline of ctx cannot be met, and the error of ctx when ctx ends.
+func (q *Queue) Acquire(ctx context.Context, l Lane, rateLimited bool) (*Permit, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	lane := normalLane
-	if rateLimited {
-		lane = rateLimitedLane
-	}
-	p, w, err := q.enter(ctx, lane)
+	p, w, err := q.enter(ctx, l, rateLimited)
 	if w == nil {
 		return p, err
 	}
@@ -106,7 +112,7 @@ func (q *Queue) Acquire(ctx context.Context, rateLimited bool) (*Permit, error) 
 }
 
 // enter returns a permit, a queued waiter, or an error.
-func (q *Queue) enter(ctx context.Context, lane int) (*Permit, *waiter, error) {
+func (q *Queue) enter(ctx context.Context, l Lane, rateLimited bool) (*Permit, *waiter, error) {
 	at, hasDeadline := ctx.Deadline()
 
 	q.mu.Lock()
@@ -120,15 +126,15 @@ func (q *Queue) enter(ctx context.Context, lane int) (*Permit, *waiter, error) {
 		}
 		deadline = now + min(left, Never/2)
 	}
-	if q.waiting == 0 && q.machine.Ready(now) == 0 {
+	if q.waiting == 0 && q.ready(now, l) == 0 {
 		return q.grant(now), nil, nil
 	}
+	list, ahead := 2*l+1, q.len(l)
+	if rateLimited {
+		list, ahead = 2*l, q.lists[2*l].Len()
+	}
 	if hasDeadline {
-		ahead := 0
-		for i := range lane + 1 {
-			ahead += q.lanes[i].Len()
-		}
-		if wait := q.machine.AtLeast(now, ahead); now+wait > deadline {
+		if wait := q.atLeast(now, l, ahead); now+wait > deadline {
 			if q.waiting == 0 {
 				q.machine.Idle(now)
 			}
@@ -136,8 +142,8 @@ func (q *Queue) enter(ctx context.Context, lane int) (*Permit, *waiter, error) {
 		}
 		q.deadlines++
 	}
-	w := &waiter{lane: &q.lanes[lane], deadline: deadline, ready: make(chan struct{})}
-	w.element = w.lane.PushBack(w)
+	w := &waiter{list: &q.lists[list], deadline: deadline, ready: make(chan struct{})}
+	w.element = w.list.PushBack(w)
 	q.waiting++
 	q.dispatch(now)
 	return nil, w, nil
@@ -159,7 +165,7 @@ func (q *Queue) leave(w *waiter) {
 
 // remove takes a waiter out of its lane and wakes it.
 func (q *Queue) remove(w *waiter, now time.Duration) {
-	w.lane.Remove(w.element)
+	w.list.Remove(w.element)
 	w.element = nil
 	if w.deadline < Never {
 		q.deadlines--
@@ -200,10 +206,19 @@ func (p *Permit) Done(r Report) {
 func (q *Queue) dispatch(now time.Duration) {
 	wait := Never
 	for q.waiting > 0 {
-		if wait = q.machine.Ready(now); wait > 0 {
+		l := q.first()
+		if wait = q.ready(now, l); wait > 0 {
 			break
 		}
-		w := q.first()
+		for i := range q.passed {
+			q.passed[i]++
+		}
+		q.passed[l] = 0
+		e := q.lists[2*l].Front()
+		if e == nil {
+			e = q.lists[2*l+1].Front()
+		}
+		w := e.Value.(*waiter)
 		w.permit = q.grant(now)
 		q.remove(w, now)
 	}
@@ -221,13 +236,39 @@ func (q *Queue) dispatch(now time.Duration) {
 	}
 }
 
-// first returns the waiter to be served next. There must be one.
-func (q *Queue) first() *waiter {
-	i := 0
-	for q.lanes[i].Len() == 0 {
-		i++
+// ready returns how long the next attempt of a lane must wait.
+func (q *Queue) ready(now time.Duration, l Lane) time.Duration {
+	if l == Interactive {
+		return q.machine.Ready(now, Urgent)
 	}
-	return q.lanes[i].Front().Value.(*waiter)
+	return q.machine.Ready(now, max(q.waiting-1, 0))
+}
+
+// len returns how many wait in a lane.
+func (q *Queue) len(l Lane) int { return q.lists[2*l].Len() + q.lists[2*l+1].Len() }
+
+// first returns the lane to be served next. Somebody must wait.
+func (q *Queue) first() Lane {
+	first := laneCount
+	for l := range laneCount {
+		switch {
+		case q.len(l) == 0:
+			q.passed[l] = 0
+		case first == laneCount || q.passed[l] >= grantsPerShare-1:
+			first = l
+		}
+	}
+	return first
+}
+
+// atLeast returns a lower bound of the wait of an attempt with so many before it
+// in its own lane, if nobody leaves.
+func (q *Queue) atLeast(now time.Duration, l Lane, ahead int) time.Duration {
+	before := 0
+	for i := range l {
+		before += q.len(i)
+	}
+	return q.machine.AtLeast(now, ahead+min(before, (grantsPerShare-1)*(ahead+1)-q.passed[l]))
 }
 
 // wake is called by the timer.
@@ -244,12 +285,13 @@ func (q *Queue) review(now time.Duration) {
 	}
 	q.reviewed = now
 	ahead := 0
-	for i := range q.lanes {
-		for e := q.lanes[i].Front(); e != nil; {
+	for i := range q.lists {
+		ahead *= i % 2 // starts over with each lane
+		for e := q.lists[i].Front(); e != nil; {
 			w := e.Value.(*waiter)
 			e = e.Next()
 			if w.deadline < Never {
-				if wait := q.machine.AtLeast(now, ahead); now+wait > w.deadline {
+				if wait := q.atLeast(now, Lane(i/2), ahead); now+wait > w.deadline {
 					w.err = &TooLong{wait}
 					q.remove(w, now)
 					continue

@@ -2,6 +2,7 @@ package pace
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,7 +18,7 @@ type gate struct {
 	pause                          time.Duration
 }
 
-func (g *gate) Ready(time.Duration) time.Duration {
+func (g *gate) Ready(time.Duration, int) time.Duration {
 	if g.open > 0 {
 		return 0
 	}
@@ -72,7 +73,7 @@ func TestPermitGrantedAsTheContextEndsIsCanceled(t *testing.T) {
 			end func()
 		}{{canceled, cancel}, {silent, func() { silent.ended.Store(true) }}} {
 			go func() {
-				p, err := q.Acquire(c.ctx, false)
+				p, err := q.Acquire(c.ctx, Normal, false)
 				assert.ErrorIs(t, err, context.Canceled)
 				assert.Nil(t, p)
 			}()
@@ -93,13 +94,13 @@ func TestMachineIsIdleOnceNobodyWaits(t *testing.T) {
 		q := NewQueue(m)
 		short, cancel := context.WithTimeout(t.Context(), 2*second)
 		defer cancel()
-		_, err := q.Acquire(short, false)
+		_, err := q.Acquire(short, Normal, false)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 1, m.idle)
 
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 2 {
-			go q.Acquire(ctx, false)
+			go q.Acquire(ctx, Normal, false)
 		}
 		synctest.Wait()
 		require.Equal(t, 1, m.idle)
@@ -113,14 +114,14 @@ func TestReviewCountsThoseAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &gate{open: 1}
 		q := NewQueue(m)
-		p, err := q.Acquire(t.Context(), false)
+		p, err := q.Acquire(t.Context(), Normal, false)
 		require.NoError(t, err)
 		var failed [4]bool
 		for i := range failed {
 			ctx, cancel := context.WithTimeout(t.Context(), 5500*ms)
 			defer cancel()
 			go func() {
-				_, err := q.Acquire(ctx, i == 3)
+				_, err := q.Acquire(ctx, Normal, i == 3)
 				failed[i] = err != nil
 			}()
 			synctest.Wait()
@@ -135,4 +136,93 @@ func TestReviewCountsThoseAhead(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 2, m.inFlight)
 	})
+}
+
+// queueUp starts an Acquire in a lane and waits until it is queued. granted is
+// called with its permit.
+func queueUp(t *testing.T, q *Queue, l Lane, rateLimited bool, granted func()) {
+	go func() {
+		if _, err := q.Acquire(t.Context(), l, rateLimited); err == nil {
+			granted()
+		}
+	}()
+	synctest.Wait()
+}
+
+func TestLanesAreServedInOrderAndRetriesFirstInTheirLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(&gate{})
+		var order []string
+		for _, w := range []struct {
+			lane  Lane
+			again bool
+			name  string
+		}{
+			{Background, false, "background"}, {Normal, false, "normal"}, {Background, true, "background retry"},
+			{Normal, false, "normal 2"}, {Interactive, false, "interactive"}, {Normal, true, "normal retry"},
+		} {
+			queueUp(t, &q, w.lane, w.again, func() { order = append(order, w.name) })
+		}
+		for range 6 {
+			grantOne(&q, func() {})
+			synctest.Wait()
+		}
+		require.Equal(t, []string{"interactive", "normal retry", "normal", "normal 2", "background retry", "background"}, order)
+	})
+}
+
+// Whatever waits, a lane that waits is passed over at most so many times in a row
+// as its share allows, and once more if another lane is due too.
+func TestNoLaneStarves(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 3))
+			q := NewQueue(&gate{})
+			var waiting, passed, got [laneCount]int
+			for range 300 {
+				for r.IntN(2) == 0 || waiting[Interactive] == 0 {
+					l := Lane(r.IntN(int(laneCount)))
+					waiting[l]++
+					queueUp(t, &q, l, r.IntN(4) == 0, func() { got[l]++ })
+				}
+				before := got
+				grantOne(&q, func() {})
+				synctest.Wait()
+				for l := range laneCount {
+					switch {
+					case got[l] > before[l]:
+						waiting[l]--
+						passed[l] = 0
+					case waiting[l] == 0:
+						passed[l] = 0
+					default:
+						passed[l]++
+					}
+					require.LessOrEqual(t, passed[l], grantsPerShare, "seed %d, lane %d", seed, l)
+				}
+			}
+			require.Equal(t, 300, got[0]+got[1]+got[2], "a grant for each token")
+		})
+	}
+}
+
+// An interactive attempt uses what is kept in reserve, and what it borrows while
+// others spend is paid back.
+func TestUrgentAttemptBorrows(t *testing.T) {
+	a, now := alone(t)
+	for a.Ready(now, 0) == 0 {
+		a.Done(now, a.Send(now), Report{Spent: SpentYes})
+	}
+	require.Positive(t, a.Ready(now, 0))
+	require.Zero(t, a.Ready(now, Urgent))
+
+	a, now = shared(t)
+	a.Send(now + a.Ready(now, 0))
+	now += a.Ready(now, 0) - 100*ms
+	require.Positive(t, a.Ready(now, 0))
+	require.Zero(t, a.Ready(now, Urgent))
+	next := a.next
+	a.Send(now)
+	require.Positive(t, a.Ready(now, Urgent), "one interval at most")
+	require.Greater(t, a.next, next)
 }
