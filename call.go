@@ -317,7 +317,7 @@ func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) 
 	if req, err := c.newRequest(x.Context(), adm.token, extra); err != nil {
 		o.Err = err // the body could not be opened: never sent
 	} else {
-		o.Result = x.RoundTrip(c.client.transport, req, c.payload.body, c.policy.idleTimeout)
+		o.Result = x.RoundTrip(wire.Transport(c.client.httpClient), req, c.payload.body, c.policy.idleTimeout)
 		o.readHeader()
 	}
 	if o.Err != nil && o.Status < 300 { // otherwise the response counts all the same
