@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/brellium/brellium-go/internal/block"
 	"github.com/brellium/brellium-go/internal/redact"
@@ -54,6 +55,8 @@ type seen struct {
 	mu   sync.Mutex
 	rate RateLimit
 	mode LimiterMode // of the limiter, as last reported
+
+	silent atomic.Bool // an attempt timed out on a connection that may be dead
 }
 
 // credentials are zero with a fixed token.
