@@ -308,7 +308,13 @@ func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) 
 	if req, err := c.newRequest(x.Context(), adm.token, extra); err != nil {
 		o.Result = wire.Result{Err: err} // the body could not be opened: never sent
 	} else {
-		o.Result = x.RoundTrip(c.client.transport, req, c.payload.body, c.policy.idleTimeout)
+		if c.client.seen.silent.Load() && c.client.seen.silent.Swap(false) {
+			c.client.CloseIdleConnections()
+		}
+		o.Result = x.RoundTrip(wire.Transport(c.client.httpClient), req, c.payload.body, c.policy.idleTimeout)
+		if o.Silent {
+			c.client.seen.silent.Store(true)
+		}
 		o.readHeader()
 	}
 	if o.Err != nil && o.Status < 300 { // otherwise the response counts all the same

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/brellium/brellium-go/internal/block"
 	"github.com/brellium/brellium-go/internal/redact"
@@ -36,7 +37,7 @@ type Client struct {
 	OAuth *OAuthService
 
 	baseURL         url.URL
-	transport       http.RoundTripper
+	httpClient      *http.Client  // of WithHTTPClient, or nil
 	requestTemplate *http.Request // copied by every request
 	header          http.Header   // of every API request; read-only
 	policy          retryPolicy
@@ -56,6 +57,8 @@ type seen struct {
 	rate RateLimit
 	mode LimiterMode     // of the limiter, as last reported
 	lost map[string]bool // reports of fields that decoding left empty, by reason
+
+	silent atomic.Bool // an attempt timed out on a connection that may be dead
 }
 
 // credentials are zero with a fixed token.
@@ -89,7 +92,7 @@ func NewClient(opts ...ClientOption) (*Client, error) {
 
 	c := &Client{
 		baseURL:         *base,
-		transport:       wire.SharedTransport(),
+		httpClient:      cfg.httpClient,
 		policy:          cfg.policy,
 		strict:          cfg.strict,
 		observers:       observers{observers: cfg.observers, logger: cfg.logger},
@@ -99,13 +102,8 @@ func NewClient(opts ...ClientOption) (*Client, error) {
 		header:          http.Header{"Accept": jsonContentType, "User-Agent": {cfg.fullUserAgent()}},
 	}
 	maps.Copy(c.header, cfg.header)
-	if hc := cfg.httpClient; hc != nil {
-		if c.transport = hc.Transport; c.transport == nil {
-			c.transport = http.DefaultTransport
-		}
-		if hc.Timeout > 0 && (c.policy.attemptTimeout == 0 || hc.Timeout < c.policy.attemptTimeout) {
-			c.policy.attemptTimeout = hc.Timeout
-		}
+	if hc := cfg.httpClient; hc != nil && hc.Timeout > 0 && (c.policy.attemptTimeout == 0 || hc.Timeout < c.policy.attemptTimeout) {
+		c.policy.attemptTimeout = hc.Timeout
 	}
 	guard := block.NewGuard(cfg.blockCooldown)
 	c.api = route{host: hostPort(base), guard: guard, limiter: cfg.limiter}
@@ -164,12 +162,17 @@ func (c *Client) With(opts ...ClientOption) (*Client, error) {
 	return &d, nil
 }
 
+// DefaultTransport returns a new transport with the settings of the client's own,
+// to which you can add a proxy, certificates or a dialer. Pass it to
+// [WithHTTPClient], and share it between clients: each has a pool of its own.
+func DefaultTransport() *http.Transport { return wire.NewTransport() }
+
 // CloseIdleConnections closes the connections that no request is using. Without
 // [WithHTTPClient] those are the connections of all clients of the process, which
 // share one pool. It does nothing if a transport of the caller's own has no such
 // method. The client can be used afterwards.
 func (c *Client) CloseIdleConnections() {
-	(&http.Client{Transport: c.transport}).CloseIdleConnections()
+	(&http.Client{Transport: wire.Transport(c.httpClient)}).CloseIdleConnections()
 }
 
 // RateLimit returns the rate limit as the headers of the newest response reported

@@ -241,7 +241,7 @@ type ConnectionError struct {
 	// the caller's own knows.
 	Reason string
 	// Sent is false where it is certain that the request never reached the
-	// server.
+	// server, or was not processed by the rules of HTTP/2.
 	Sent bool
 	// Err is the cause. Its text quotes nothing of the request. errors.Is matches
 	// any error in it; errors.As finds *net.OpError, *net.DNSError, syscall.Errno,

@@ -2,7 +2,6 @@ package brellium_test
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -276,7 +275,7 @@ func ExampleSplitRateLimit() {
 
 // Send everything through a proxy. Without WithHTTPClient the client uses the
 // proxy of the environment (HTTPS_PROXY), as net/http does.
-func ExampleWithHTTPClient_proxy() {
+func ExampleDefaultTransport() {
 	emulator := brelliumtest.New()
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Println("proxy:", r.Method, r.URL.Host)
@@ -288,7 +287,7 @@ func ExampleWithHTTPClient_proxy() {
 		log.Fatal(err)
 	}
 
-	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport := brellium.DefaultTransport()
 	transport.Proxy = http.ProxyURL(proxyURL)
 	client, err := brellium.NewClient(
 		brellium.WithHTTPClient(&http.Client{Transport: transport}),
@@ -310,15 +309,15 @@ func ExampleWithHTTPClient_proxy() {
 }
 
 // Trust a certificate authority of your own, such as that of a gateway.
-func ExampleWithHTTPClient_certificateAuthority() {
+func ExampleDefaultTransport_certificateAuthority() {
 	emulator := brelliumtest.New()
 	gateway := httptest.NewTLSServer(emulator.Handler())
 	defer gateway.Close()
 
 	authorities := x509.NewCertPool() // or x509.SystemCertPool()
 	authorities.AddCert(gateway.Certificate())
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
+	transport := brellium.DefaultTransport()
+	transport.TLSClientConfig.RootCAs = authorities
 	client, err := brellium.NewClient(
 		brellium.WithHTTPClient(&http.Client{Transport: transport}),
 		brellium.WithBaseURL(gateway.URL),

@@ -484,7 +484,8 @@ func isFinal(err error) bool {
 // MAC of base URL and client id, keyed by the secret, so it changes with each
 // of the three and reveals none: an attacker can only guess secrets.
 func tokenKey(baseURL, clientID, secret string) string {
-	mac := hmac.New(sha256.New, []byte(secret))
+	key := sha256.Sum256([]byte(secret)) // FIPS 140-only mode allows no short keys
+	mac := hmac.New(sha256.New, key[:])
 	for _, part := range []string{"brellium token key 1", strings.TrimRight(baseURL, "/"), clientID} {
 		mac.Write([]byte(strconv.Itoa(len(part)) + ":" + part))
 	}

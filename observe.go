@@ -21,8 +21,8 @@ type Verdict string
 const (
 	// VerdictDone: a 2xx whose body was read to its end.
 	VerdictDone Verdict = "done"
-	// VerdictNeverSent: the request certainly did not reach the server. Retried
-	// for every operation.
+	// VerdictNeverSent: the request certainly did not reach the server, or HTTP/2
+	// says that it was not processed. Retried for every operation.
 	VerdictNeverSent Verdict = "never sent"
 	// VerdictNotSendable: nothing was sent and a retry would fail the same way.
 	VerdictNotSendable Verdict = "not sendable"

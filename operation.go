@@ -341,6 +341,9 @@ func (c *call) newRequest(ctx context.Context, token *Token, extra http.Header) 
 	if err != nil {
 		return nil, err
 	}
-	req.Body, req.GetBody, req.ContentLength = body, c.payload.open, c.payload.size
+	req.Body, req.ContentLength = body, c.payload.size
+	if c.retryable { // otherwise net/http must not send it again, but show why it failed
+		req.GetBody = c.payload.open
+	}
 	return req, nil
 }

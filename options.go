@@ -251,10 +251,15 @@ func WithBaseURL(baseURL string) ClientOption {
 }
 
 // WithHTTPClient sends everything (API calls, token requests and uploads) through
-// the Transport of hc, or [http.DefaultTransport] where that is nil. hc itself is
+// the Transport of hc, or [http.DefaultTransport] where that is nil. Both are read
+// at each attempt, as package http does, so a mock may be set later. hc itself is
 // not changed. Its Timeout shortens the attempt timeout where it is smaller. Its
 // CheckRedirect and Jar are ignored: redirects are not followed, and the API sets
 // no cookies.
+//
+// Without WithHTTPClient, clients share a transport like [DefaultTransport],
+// unless the program has assigned another one to [http.DefaultTransport]: a mock,
+// or one with a company's certificates. Then they use that.
 //
 // The transport must not retry requests, since attempts would multiply; one of
 // go-retryablehttp is rejected.

@@ -16,11 +16,44 @@ import (
 )
 
 // timed is the script with the time as its last argument.
-func timed(t testing.TB) *redis.Script {
+func timed(t testing.TB) *script {
 	const clock = "local time = redis.call('TIME')\nlocal now = time[1] * 1000000 + time[2]\n"
 	require.Equal(t, 1, strings.Count(exchangeSource, clock))
 	require.Equal(t, 1, strings.Count(exchangeSource, "TIME'"), "there is one clock")
-	return redis.NewScript(strings.Replace(exchangeSource, clock, "local now = tonumber(ARGV[#ARGV])\n", 1))
+	return &script{source: strings.Replace(exchangeSource, clock, "local now = tonumber(ARGV[#ARGV])\n", 1)}
+}
+
+func TestScriptIsLoadedOnceAndAgainAfterARestart(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		ctx, rdb := context.Background(), b.client(t)
+		one := &script{source: "return 1"}
+		for range 2 {
+			for range 2 {
+				n, err := one.run(ctx, rdb, nil).Int()
+				require.NoError(t, err)
+				require.Equal(t, 1, n)
+			}
+			require.NoError(t, rdb.ScriptFlush(ctx).Err())
+		}
+		ended, end := context.WithCancel(ctx)
+		end()
+		_, err := (&script{source: "return 2"}).run(ended, rdb, nil).Int()
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+// A user of Redis who may not load scripts still runs them.
+func TestScriptRunsWithoutScriptLoad(t *testing.T) {
+	path := realRedis(t)
+	if path == "" {
+		return
+	}
+	ctx, rdb := context.Background(), newReal(t, path).client(t)
+	require.NoError(t, rdb.Do(ctx, "ACL", "SETUSER", "default", "-script").Err())
+	one := &script{source: "return 1"}
+	n, err := one.run(ctx, rdb, nil).Int()
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
 }
 
 // timedStore is a redisStore with a clock that the test sets.
@@ -36,7 +69,7 @@ func newTimedStore(t testing.TB, rdb redis.UniversalClient) *timedStore {
 }
 
 func (s *timedStore) exchange(ctx context.Context, q *request) (reply, error) {
-	values, err := s.script.Run(ctx, s.rdb, s.keys, append(q.args(), s.now)...).Slice()
+	values, err := s.script.run(ctx, s.rdb, s.keys, append(q.args(), s.now)...).Slice()
 	if err != nil {
 		return reply{}, err
 	}
@@ -529,7 +562,7 @@ func FuzzScript(f *testing.F) {
 			argv = append(argv, arg)
 		}
 		inFlight := rdb.ZCard(context.Background(), s.keys[3]).Val()
-		values, err := s.script.Run(context.Background(), rdb, s.keys, append(argv, at)...).Slice()
+		values, err := s.script.run(context.Background(), rdb, s.keys, append(argv, at)...).Slice()
 		require.NoError(t, err)
 		r, err := parseReply(values)
 		require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -78,10 +79,43 @@ type reply struct {
 //go:embed exchange.lua
 var exchangeSource string
 
+// script is a Lua script whose digest Redis computes, since FIPS 140-only mode has
+// no SHA-1. A [redis.Script] that does so makes callers wait for each other,
+// whatever their contexts say.
+type script struct {
+	source string
+	digest atomic.Pointer[string] // nil until it has been loaded
+}
+
+func (s *script) run(ctx context.Context, rdb redis.UniversalClient, keys []string, args ...any) *redis.Cmd {
+	digest := s.digest.Load()
+	if digest == nil {
+		loaded, err := rdb.ScriptLoad(ctx, s.source).Result()
+		if _, ok := err.(redis.Error); err != nil && !ok {
+			return failed(ctx, err)
+		} else if err != nil { // Redis responded: the user may not load scripts
+			return rdb.Eval(ctx, s.source, keys, args...)
+		}
+		digest = &loaded
+		s.digest.Store(digest)
+	}
+	cmd := rdb.EvalSha(ctx, *digest, keys, args...)
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		return rdb.Eval(ctx, s.source, keys, args...)
+	}
+	return cmd
+}
+
+func failed(ctx context.Context, err error) *redis.Cmd {
+	cmd := redis.NewCmd(ctx)
+	cmd.SetErr(err)
+	return cmd
+}
+
 // redisStore is the store in Redis.
 type redisStore struct {
 	rdb    redis.UniversalClient
-	script *redis.Script
+	script *script
 	keys   []string
 }
 
@@ -91,13 +125,13 @@ func newRedisStore(rdb redis.UniversalClient, bucket string) *redisStore {
 	prefix := "brellium:limit:1:{" + bucket + "}:"
 	return &redisStore{
 		rdb:    rdb,
-		script: redis.NewScript(exchangeSource),
+		script: &script{source: exchangeSource},
 		keys:   []string{prefix + "state", prefix + "tickets", prefix + "leases", prefix + "attempts"},
 	}
 }
 
 func (s *redisStore) exchange(ctx context.Context, q *request) (reply, error) {
-	values, err := s.script.Run(ctx, s.rdb, s.keys, q.args()...).Slice()
+	values, err := s.script.run(ctx, s.rdb, s.keys, q.args()...).Slice()
 	if err != nil {
 		return reply{}, err
 	}

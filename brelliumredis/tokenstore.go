@@ -77,7 +77,8 @@ func NewTokenStore(rdb redis.UniversalClient, options TokenStoreOptions) (*Token
 	if options.ClientSecret == "" {
 		return nil, &brellium.ValidationError{Field: "ClientSecret", Reason: "must not be empty"}
 	}
-	key, err := hkdf.Key(sha256.New, []byte(options.ClientSecret), nil, "brelliumredis token 1", 32)
+	secret := sha256.Sum256([]byte(options.ClientSecret)) // FIPS 140-only mode allows no short keys
+	key, err := hkdf.Key(sha256.New, secret[:], nil, "brelliumredis token 1", 32)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +148,7 @@ func (s *TokenStore) Load(ctx context.Context, key string) (*brellium.Token, err
 // has it. Errors are those of the Redis client.
 func (s *TokenStore) Lease(ctx context.Context, key string, ttl time.Duration) (brellium.TokenLease, error) {
 	l := &tokenLease{store: s, token: tokenName(key), lease: leaseName(key), holder: rand.Text()}
-	got, err := leaseScript.Run(ctx, s.rdb, []string{l.lease},
+	got, err := leaseScript.run(ctx, s.rdb, []string{l.lease},
 		l.holder, max(ttl, time.Millisecond).Milliseconds()).Int()
 	if err != nil || got == 0 {
 		return nil, err
@@ -167,21 +168,21 @@ type tokenLease struct {
 
 // KEYS: the lease. ARGV: the holder, how long. A client that lost the reply and
 // retries gets the same lease.
-var leaseScript = redis.NewScript(`
+var leaseScript = &script{source: `
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
 if redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
-return 0`)
+return 0`}
 
 // KEYS: the lease, the token. ARGV: the holder, the sealed token, its lifetime.
-var saveScript = redis.NewScript(`
+var saveScript = &script{source: `
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
-return 1`)
+return 1`}
 
 // KEYS: the lease. ARGV: the holder.
-var releaseScript = redis.NewScript(`
+var releaseScript = &script{source: `
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])`)
+return redis.call('DEL', KEYS[1])`}
 
 func (l *tokenLease) Save(ctx context.Context, t *brellium.Token) error {
 	if t.Reveal() == "" {
@@ -197,7 +198,7 @@ func (l *tokenLease) Save(ctx context.Context, t *brellium.Token) error {
 		return err
 	}
 	sealed := l.store.seal().Seal(nil, nil, plain, []byte(l.token))
-	saved, err := saveScript.Run(ctx, l.store.rdb, []string{l.lease, l.token},
+	saved, err := saveScript.run(ctx, l.store.rdb, []string{l.lease, l.token},
 		l.holder, sealed, lifetime.Milliseconds()).Int()
 	if err == nil && saved == 0 {
 		return brellium.ErrLeaseLost
@@ -206,5 +207,5 @@ func (l *tokenLease) Save(ctx context.Context, t *brellium.Token) error {
 }
 
 func (l *tokenLease) Release(ctx context.Context) error {
-	return releaseScript.Run(ctx, l.store.rdb, []string{l.lease}, l.holder).Err()
+	return releaseScript.run(ctx, l.store.rdb, []string{l.lease}, l.holder).Err()
 }

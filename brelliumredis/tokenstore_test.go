@@ -279,17 +279,19 @@ func TestUnavailableStoreFailsNoCall(t *testing.T) {
 }
 
 func TestSaveRejectsATokenWithoutAValue(t *testing.T) {
-	s := newStore(t, connect(t, newMini(t).addr()), secret)
-	lease, err := s.Lease(context.Background(), "key", time.Minute)
-	require.NoError(t, err)
-	for _, token := range []*brellium.Token{nil, {}} {
-		var invalid *brellium.ValidationError
-		require.ErrorAs(t, lease.Save(context.Background(), token), &invalid)
-	}
+	eachBackend(t, func(t *testing.T, b backend) {
+		s := newStore(t, b.client(t), secret)
+		lease, err := s.Lease(context.Background(), "key", time.Minute)
+		require.NoError(t, err)
+		for _, token := range []*brellium.Token{nil, {}} {
+			var invalid *brellium.ValidationError
+			require.ErrorAs(t, lease.Save(context.Background(), token), &invalid)
+		}
+	})
 }
 
 func TestSecretIsNeverPrinted(t *testing.T) {
-	s := newStore(t, connect(t, newMini(t).addr()), secret)
+	s := newStore(t, connect(t, "127.0.0.1:1"), secret)
 	options := TokenStoreOptions{ClientSecret: secret}
 	var log strings.Builder
 	logger := slog.New(slog.NewJSONHandler(&log, nil))

@@ -129,6 +129,29 @@ func provesNotSent(err error) bool {
 	return certificate(err) != "" || handshake(err)
 }
 
+// refused reports whether err is that of an HTTP/2 stream that the server has
+// certainly not processed (RFC 9113, section 8.7): it rejected the stream, or the
+// stream comes after the last one of a GOAWAY. These errors have no exported type.
+// net/http shows them for a request with a body and without GetBody only: others
+// it sends again.
+func refused(err error) bool {
+	for next := err; next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	if err == nil {
+		return false
+	}
+	text := err.Error()
+	if inner, ok := strings.CutPrefix(text, "http2: Transport: cannot retry err ["); ok {
+		text, _, _ = strings.Cut(inner, "] after Request.Body was written")
+	}
+	id, stream := strings.CutPrefix(text, "stream error: stream ID ")
+	id, ok := strings.CutSuffix(id, "; REFUSED_STREAM; received from peer")
+	_, notNumber := strconv.ParseUint(id, 10, 32)
+	return stream && ok && notNumber == nil || text == "http2: Transport received Server's graceful shutdown GOAWAY" ||
+		strings.HasPrefix(text, "http2: Transport received GOAWAY from server ErrCode:")
+}
+
 // handshake reports whether err is that of a TLS handshake with a server that
 // does not speak TLS or does not respond. net/http's timeout has no type.
 func handshake(err error) bool {
@@ -180,6 +203,8 @@ func (r *Result) reason() string {
 		return "the TLS handshake failed"
 	case errors.Is(err, ErrTooLarge):
 		return ErrTooLarge.Error()
+	case r.refused:
+		return "the server did not process the request"
 	case r.lost:
 		return "connection lost before a response"
 	case r.TimedOut:

@@ -8,11 +8,29 @@ import (
 	"time"
 )
 
-// SharedTransport returns the pooled transport of every client that has none of
+// sharedTransport returns the pooled transport of every client that has none of
 // its own, so that clients may come and go without losing connections.
-var SharedTransport = sync.OnceValue(NewTransport)
+var sharedTransport = sync.OnceValue(NewTransport)
 
-// NewTransport returns a transport like that of SharedTransport.
+// netHTTPTransport is the transport that package http starts with.
+var netHTTPTransport, _ = http.DefaultTransport.(*http.Transport)
+
+// Transport returns the transport of an attempt of a client with hc, or of one
+// without, where hc is nil. It is read at each attempt, as net/http does, since a
+// test may set a mock, and a program its own, after the client was made. Without
+// hc it is the shared one, unless the program has replaced
+// [http.DefaultTransport].
+func Transport(hc *http.Client) http.RoundTripper {
+	if hc != nil && hc.Transport != nil {
+		return hc.Transport
+	}
+	if t, ok := http.DefaultTransport.(*http.Transport); hc == nil && (ok && t == netHTTPTransport || http.DefaultTransport == nil) {
+		return sharedTransport()
+	}
+	return http.DefaultTransport
+}
+
+// NewTransport returns a transport like the shared one.
 func NewTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{

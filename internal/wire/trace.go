@@ -2,6 +2,8 @@ package wire
 
 import (
 	"context"
+	"crypto/tls"
+	"net"
 	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
@@ -17,6 +19,7 @@ type trace struct {
 
 	mu            sync.Mutex
 	addr          string // where it connected last
+	conn          net.Conn
 	traced        bool
 	connected     bool
 	written       bool
@@ -40,13 +43,13 @@ func (t *trace) getConn(addr string) {
 
 // gotConn is also called without getConn, for some HTTP/2 connections that
 // another request has opened.
-func (t *trace) gotConn(httptrace.GotConnInfo) {
+func (t *trace) gotConn(info httptrace.GotConnInfo) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.written && t.connected {
 		t.stopReplay()
 	}
-	t.traced, t.connected = true, true
+	t.traced, t.connected, t.conn = true, true, info.Conn
 }
 
 func (t *trace) wroteHeaders() {
@@ -59,6 +62,13 @@ func (t *trace) gotFirstByte() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.responded = true
+}
+
+// silent reports whether the request was written to an HTTP/2 connection and no
+// byte of a response came. t.mu is held.
+func (t *trace) silent() bool {
+	c, ok := t.conn.(*tls.Conn)
+	return ok && t.written && !t.responded && c.ConnectionState().NegotiatedProtocol == "h2"
 }
 
 func (t *trace) stopReplay() {

@@ -4,8 +4,10 @@
 package wire
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -40,12 +42,16 @@ type Result struct {
 	// Err is why there is no usable response. With a Status of 300 or more it
 	// does not matter.
 	Err error
-	// Sent is whether the request may have reached the server.
+	// Sent is whether the server may have processed the request.
 	Sent bool
 	// TimedOut is whether the exchange reached its own deadline.
 	TimedOut bool
+	// Silent is whether it did so on an HTTP/2 connection without a byte of a
+	// response. net/http would use the connection again although it may be dead.
+	Silent bool
 
 	lost        bool // net/http was about to send the request again by itself
+	refused     bool // the server did not process it, by the rules of HTTP/2
 	unconnected bool // net/http certainly had no connection to send it on
 }
 
@@ -89,7 +95,7 @@ func (x Exchange) RoundTrip(rt http.RoundTripper, req *http.Request, body Body, 
 	return r
 }
 
-// mayHaveSent reports whether the request may have reached the server. traces
+// mayHaveSent reports whether the server may have processed the request. traces
 // is whether the transport certainly calls the trace; ended is whether the
 // context has ended, in which case the connection may still be writing.
 func (r *Result) mayHaveSent(t *trace, traces, ended bool) bool {
@@ -103,6 +109,10 @@ func (r *Result) mayHaveSent(t *trace, traces, ended bool) bool {
 	defer t.mu.Unlock()
 	r.lost = t.replayStopped
 	r.unconnected = t.traced && !t.connected && !t.written
+	r.Silent = r.TimedOut && t.silent()
+	if r.refused = t.traced && !r.lost && refused(r.Err); r.refused {
+		return false
+	}
 	if traces || t.traced {
 		return t.written || t.connected && ended
 	}
@@ -171,13 +181,30 @@ func readBody(resp *http.Response) ([]byte, error) {
 		case len(buf) > limit:
 			return nil, ErrTooLarge
 		case err == io.EOF:
-			return buf, nil
+			return buf, cutOff(resp, buf)
 		case err != nil:
 			return buf, err
 		case len(buf) == cap(buf):
 			buf = slices.Grow(buf, min(len(buf), limit+1-len(buf)))
 		}
 	}
+}
+
+// cutOff returns io.ErrUnexpectedEOF for a 2xx that may be cut off, since only the
+// end of the connection ended it, and whose JSON is.
+func cutOff(resp *http.Response, body []byte) error {
+	if resp.ProtoMajor != 1 || resp.ContentLength >= 0 || resp.TransferEncoding != nil || resp.Uncompressed || resp.StatusCode > 299 {
+		return nil
+	}
+	body = bytes.TrimSpace(bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")))
+	if len(body) == 0 || body[0] != '{' && body[0] != '[' {
+		return nil
+	}
+	var value json.RawMessage
+	if err := json.NewDecoder(bytes.NewReader(body)).Decode(&value); err == io.ErrUnexpectedEOF {
+		return err
+	}
+	return nil
 }
 
 // canonical returns h with canonical keys and without white space around its
