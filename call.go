@@ -47,7 +47,7 @@ import (
 // Operation is "oauth.token". OutcomeUnknown reports true for each of them where
 // the call is a write that may have run.
 func (c *Client) do(ctx context.Context, r request, cfg callConfig, decode func(okResponse) error) (attempts int, err error) {
-	call, err := c.newCall(ctx, r, cfg, &c.api)
+	call, err := c.newCall(ctx, r, cfg, c.api.Open())
 	if err != nil {
 		return 0, err
 	}
@@ -106,11 +106,11 @@ func (c *Client) newCall(ctx context.Context, r request, cfg callConfig, via *ro
 		return nil, err
 	}
 	call := &call{
-		client: c, op: r.op, route: via, url: u, header: c.header, policy: cfg.policy, response: cfg.response,
+		client: c, op: r.op, route: via, url: u, header: c.header.Open(), policy: cfg.policy, response: cfg.response,
 		retryable: r.retryable || cfg.idempotent || r.op.retry == retryAlways,
 	}
 	if cfg.header != nil {
-		call.header = maps.Clone(c.header)
+		call.header = maps.Clone(call.header)
 		maps.Copy(call.header, cfg.header)
 	}
 	if r.body != nil {
@@ -317,7 +317,7 @@ func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) 
 	if req, err := c.newRequest(x.Context(), adm.token, extra); err != nil {
 		o.Err = err // the body could not be opened: never sent
 	} else {
-		o.Result = x.RoundTrip(c.client.transport, req, c.payload.body, c.policy.idleTimeout)
+		o.Result = x.RoundTrip(c.client.transport.Open(), req, c.payload.body, c.policy.idleTimeout)
 		o.readHeader()
 	}
 	if o.Err != nil && o.Status < 300 { // otherwise the response counts all the same

@@ -36,17 +36,21 @@ type Client struct {
 	OAuth *OAuthService
 
 	baseURL         url.URL
-	transport       http.RoundTripper
 	requestTemplate *http.Request // copied by every request
-	header          http.Header   // of every API request; read-only
 	policy          retryPolicy
-	api             route
-	tokenEndpoint   route // has its own rate limit
-	storage         route
 	credentials     credentials
-	observers       observers
 	noMessages      bool // WithoutServerMessages
 	seen            *seen
+
+	// Sealed, since a dumper that walks a client would find in them the buffers
+	// of a pool that other clients use too, secrets, and what the caller's own
+	// limiter, token store, observers and logger contain.
+	transport     redact.Sealed[http.RoundTripper]
+	header        redact.Sealed[http.Header] // of every API request; read-only
+	api           redact.Sealed[*route]
+	tokenEndpoint redact.Sealed[*route] // has its own rate limit
+	storage       redact.Sealed[*route]
+	observers     redact.Sealed[*observers]
 }
 
 // seen is what the responses to a client and its derived clients showed last.
@@ -87,33 +91,36 @@ func NewClient(opts ...ClientOption) (*Client, error) {
 
 	c := &Client{
 		baseURL:         *base,
-		transport:       wire.SharedTransport(),
 		policy:          cfg.policy,
-		observers:       observers{observers: cfg.observers, logger: cfg.logger},
 		noMessages:      cfg.noMessages,
 		seen:            new(seen),
 		requestTemplate: &http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, URL: base, Host: base.Host, Method: http.MethodGet},
-		header:          http.Header{"Accept": jsonContentType, "User-Agent": {cfg.fullUserAgent()}},
+		observers:       redact.Seal(&observers{observers: cfg.observers, logger: cfg.logger}),
 	}
-	maps.Copy(c.header, cfg.header)
+	header := http.Header{"Accept": jsonContentType, "User-Agent": {cfg.fullUserAgent()}}
+	maps.Copy(header, cfg.header)
+	c.header = redact.Seal(header)
+	var transport http.RoundTripper = wire.SharedTransport()
 	if hc := cfg.httpClient; hc != nil {
-		if c.transport = hc.Transport; c.transport == nil {
-			c.transport = http.DefaultTransport
+		if transport = hc.Transport; transport == nil {
+			transport = http.DefaultTransport
 		}
 		if hc.Timeout > 0 && (c.policy.attemptTimeout == 0 || hc.Timeout < c.policy.attemptTimeout) {
 			c.policy.attemptTimeout = hc.Timeout
 		}
 	}
+	c.transport = redact.Seal(transport)
 	guard := block.NewGuard(cfg.blockCooldown)
-	c.api = route{host: hostPort(base), guard: guard, limiter: cfg.limiter}
-	c.tokenEndpoint = route{host: c.api.host, guard: guard}
-	c.storage = route{signed: true}
+	api := &route{host: hostPort(base), guard: guard, limiter: cfg.limiter}
 	if cfg.limiterOption == "" {
-		c.api.limiter = new(AdaptiveLimiter)
+		api.limiter = new(AdaptiveLimiter)
 	}
 	if cfg.maxConcurrency > 0 {
-		c.api.sem = make(chan struct{}, cfg.maxConcurrency)
+		api.sem = make(chan struct{}, cfg.maxConcurrency)
 	}
+	c.api = redact.Seal(api)
+	c.tokenEndpoint = redact.Seal(&route{host: api.host, guard: guard})
+	c.storage = redact.Seal(&route{signed: true})
 	if err := c.setUpTokens(&cfg); err != nil {
 		return nil, err
 	}
@@ -138,18 +145,20 @@ func (c *Client) setUpServices() {
 // URL and the limiter, are a [ValidationError] that names them. Token requests
 // are made with the options of the client from [NewClient].
 func (c *Client) With(opts ...ClientOption) (*Client, error) {
+	shared := c.observers.Open()
 	cfg := clientConfig{
-		derived: true, policy: c.policy, header: maps.Clone(c.header), noMessages: c.noMessages,
-		observers: slices.Clone(c.observers.observers), logger: c.observers.logger,
+		derived: true, policy: c.policy, header: maps.Clone(c.header.Open()), noMessages: c.noMessages,
+		observers: slices.Clone(shared.observers), logger: shared.logger,
 	}
 	if err := cfg.apply(opts); err != nil {
 		return nil, err
 	}
 	d := *c
-	d.policy, d.header, d.observers, d.noMessages = cfg.policy, cfg.header, observers{cfg.observers, cfg.logger}, cfg.noMessages
+	d.policy, d.noMessages = cfg.policy, cfg.noMessages
 	if cfg.userAgent != "" {
-		d.header["User-Agent"] = []string{cfg.fullUserAgent()}
+		cfg.header["User-Agent"] = []string{cfg.fullUserAgent()}
 	}
+	d.header, d.observers = redact.Seal(cfg.header), redact.Seal(&observers{cfg.observers, cfg.logger})
 	d.setUpServices()
 	return &d, nil
 }
@@ -159,7 +168,7 @@ func (c *Client) With(opts ...ClientOption) (*Client, error) {
 // share one pool. It does nothing if a transport of the caller's own has no such
 // method. The client can be used afterwards.
 func (c *Client) CloseIdleConnections() {
-	(&http.Client{Transport: c.transport}).CloseIdleConnections()
+	(&http.Client{Transport: c.transport.Open()}).CloseIdleConnections()
 }
 
 // RateLimit returns the rate limit as the headers of the newest response reported

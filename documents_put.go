@@ -127,7 +127,7 @@ func (t *transfer) put(ctx context.Context, address string) *UploadError {
 	}
 	for contentType := t.file.contentType(); ; contentType = nil {
 		t.call = &call{
-			client: t.client, op: opDocumentsPut, route: &t.client.storage, url: u, header: header,
+			client: t.client, op: opDocumentsPut, route: t.client.storage.Open(), url: u, header: header,
 			policy: t.policy, response: t.response, retryable: true,
 			payload: payload{open: t.open, size: t.file.Size, contentType: contentType, body: t},
 		}
