@@ -47,7 +47,7 @@ import (
 // Operation is "oauth.token". OutcomeUnknown reports true for each of them where
 // the call is a write that may have run.
 func (c *Client) do(ctx context.Context, r request, cfg callConfig, decode func(okResponse) error) (attempts int, err error) {
-	call, err := c.newCall(ctx, r, cfg, &c.api)
+	call, err := c.newCall(ctx, r, cfg, c.api.Open())
 	if err != nil {
 		return 0, err
 	}
@@ -111,11 +111,11 @@ func (c *Client) newCall(ctx context.Context, r request, cfg callConfig, via *ro
 		return nil, err
 	}
 	call := &call{
-		client: c, op: r.op, route: via, url: u, header: c.header, policy: cfg.policy, response: cfg.response,
+		client: c, op: r.op, route: via, url: u, header: c.header.Open(), policy: cfg.policy, response: cfg.response,
 		retryable: r.retryable || cfg.idempotent || r.op.retry == retryAlways,
 	}
 	if cfg.header != nil {
-		call.header = maps.Clone(c.header)
+		call.header = maps.Clone(call.header)
 		maps.Copy(call.header, cfg.header)
 	}
 	if r.body != nil {
@@ -311,7 +311,7 @@ func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) 
 		if c.client.seen.silent.Load() && c.client.seen.silent.Swap(false) {
 			c.client.CloseIdleConnections()
 		}
-		o.Result = x.RoundTrip(wire.Transport(c.client.httpClient), req, c.payload.body, c.policy.idleTimeout)
+		o.Result = x.RoundTrip(wire.Transport(c.client.httpClient.Open()), req, c.payload.body, c.policy.idleTimeout)
 		if o.Silent {
 			c.client.seen.silent.Store(true)
 		}

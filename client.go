@@ -37,18 +37,22 @@ type Client struct {
 	OAuth *OAuthService
 
 	baseURL         url.URL
-	httpClient      *http.Client  // of WithHTTPClient, or nil
 	requestTemplate *http.Request // copied by every request
-	header          http.Header   // of every API request; read-only
 	policy          retryPolicy
 	strict          bool // see WithStrictDecoding
-	api             route
-	tokenEndpoint   route // has its own rate limit
-	storage         route
 	credentials     credentials
-	observers       observers
 	noMessages      bool // WithoutServerMessages
 	seen            *seen
+
+	// Sealed, since a dumper that walks a client would find in them the buffers
+	// of a pool that other clients use too, secrets, and what the caller's own
+	// limiter, token store, observers and logger contain.
+	httpClient    redact.Sealed[*http.Client] // of WithHTTPClient, or nil
+	header        redact.Sealed[http.Header]  // of every API request; read-only
+	api           redact.Sealed[*route]
+	tokenEndpoint redact.Sealed[*route] // has its own rate limit
+	storage       redact.Sealed[*route]
+	observers     redact.Sealed[*observers]
 }
 
 // seen is what the responses to a client and its derived clients showed last.
@@ -92,29 +96,31 @@ func NewClient(opts ...ClientOption) (*Client, error) {
 
 	c := &Client{
 		baseURL:         *base,
-		httpClient:      cfg.httpClient,
 		policy:          cfg.policy,
 		strict:          cfg.strict,
-		observers:       observers{observers: cfg.observers, logger: cfg.logger},
 		noMessages:      cfg.noMessages,
 		seen:            new(seen),
 		requestTemplate: &http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, URL: base, Host: base.Host, Method: http.MethodGet},
-		header:          http.Header{"Accept": jsonContentType, "User-Agent": {cfg.fullUserAgent()}},
+		observers:       redact.Seal(&observers{observers: cfg.observers, logger: cfg.logger}),
 	}
-	maps.Copy(c.header, cfg.header)
+	header := http.Header{"Accept": jsonContentType, "User-Agent": {cfg.fullUserAgent()}}
+	maps.Copy(header, cfg.header)
+	c.header = redact.Seal(header)
+	c.httpClient = redact.Seal(cfg.httpClient)
 	if hc := cfg.httpClient; hc != nil && hc.Timeout > 0 && (c.policy.attemptTimeout == 0 || hc.Timeout < c.policy.attemptTimeout) {
 		c.policy.attemptTimeout = hc.Timeout
 	}
 	guard := block.NewGuard(cfg.blockCooldown)
-	c.api = route{host: hostPort(base), guard: guard, limiter: cfg.limiter}
-	c.tokenEndpoint = route{host: c.api.host, guard: guard}
-	c.storage = route{signed: true}
+	api := &route{host: hostPort(base), guard: guard, limiter: cfg.limiter}
 	if cfg.limiterOption == "" {
-		c.api.limiter = new(AdaptiveLimiter)
+		api.limiter = new(AdaptiveLimiter)
 	}
 	if cfg.maxConcurrency > 0 {
-		c.api.sem = make(chan struct{}, cfg.maxConcurrency)
+		api.sem = make(chan struct{}, cfg.maxConcurrency)
 	}
+	c.api = redact.Seal(api)
+	c.tokenEndpoint = redact.Seal(&route{host: api.host, guard: guard})
+	c.storage = redact.Seal(&route{signed: true})
 	if err := c.setUpTokens(&cfg); err != nil {
 		return nil, err
 	}
@@ -143,21 +149,22 @@ func (c *Client) setUpServices() {
 // [NewClient]. The event of a block or a limiter mode goes to the client whose
 // call noticed the change.
 func (c *Client) With(opts ...ClientOption) (*Client, error) {
+	shared := c.observers.Open()
 	cfg := clientConfig{
 		derived: true, strict: c.strict, policy: c.policy, noMessages: c.noMessages,
-		observers: slices.Clone(c.observers.observers), logger: c.observers.logger,
+		observers: slices.Clone(shared.observers), logger: shared.logger,
 	}
 	if err := cfg.apply(opts); err != nil {
 		return nil, err
 	}
 	d := *c
 	d.policy, d.strict, d.noMessages = cfg.policy, cfg.strict, cfg.noMessages
-	d.observers = observers{cfg.observers, cfg.logger}
-	d.header = maps.Clone(c.header)
+	header := maps.Clone(c.header.Open())
 	if cfg.userAgent != "" {
-		d.header["User-Agent"] = []string{cfg.fullUserAgent()}
+		header["User-Agent"] = []string{cfg.fullUserAgent()}
 	}
-	maps.Copy(d.header, cfg.header)
+	maps.Copy(header, cfg.header)
+	d.header, d.observers = redact.Seal(header), redact.Seal(&observers{cfg.observers, cfg.logger})
 	d.setUpServices()
 	return &d, nil
 }
@@ -172,7 +179,7 @@ func DefaultTransport() *http.Transport { return wire.NewTransport() }
 // share one pool. It does nothing if a transport of the caller's own has no such
 // method. The client can be used afterwards.
 func (c *Client) CloseIdleConnections() {
-	(&http.Client{Transport: wire.Transport(c.httpClient)}).CloseIdleConnections()
+	(&http.Client{Transport: wire.Transport(c.httpClient.Open())}).CloseIdleConnections()
 }
 
 // RateLimit returns the rate limit as the headers of the newest response reported

@@ -13,6 +13,7 @@ import (
 
 	"github.com/brellium/brellium-go/internal/redact"
 	"github.com/brellium/brellium-go/internal/storage"
+	"github.com/brellium/brellium-go/internal/wire"
 )
 
 // Put sends one file to an upload URL that [DocumentService.Create] returned.
@@ -117,7 +118,7 @@ func (t *transfer) send(ctx context.Context) {
 // put sends the file to address, with retries.
 func (t *transfer) put(ctx context.Context, address string) *UploadError {
 	u, reason := storage.ParseURL(address, func(host string) bool {
-		return loopback(host) && loopback(t.client.baseURL.Hostname())
+		return wire.Loopback(host) && wire.Loopback(t.client.baseURL.Hostname())
 	})
 	if reason != "" {
 		return &UploadError{reason: reason}
@@ -129,7 +130,7 @@ func (t *transfer) put(ctx context.Context, address string) *UploadError {
 	}
 	for contentType := t.file.contentType(); ; contentType = nil {
 		t.call = &call{
-			client: t.client, op: opDocumentsPut, route: &t.client.storage, url: u, header: header,
+			client: t.client, op: opDocumentsPut, route: t.client.storage.Open(), url: u, header: header,
 			policy: t.policy, response: t.response, retryable: true,
 			payload: payload{open: t.open, size: t.file.Size, contentType: contentType, body: t},
 		}

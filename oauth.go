@@ -74,7 +74,7 @@ func (s *OAuthService) CreateToken(ctx context.Context, opts ...CallOption) (*To
 	if cfg.response != nil {
 		*cfg.response = Response{}
 	}
-	t, err := s.client.api.tokens.fresh(ctx, cfg.response)
+	t, err := s.client.api.Open().tokens.fresh(ctx, cfg.response)
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil, &InterruptedError{Operation: opOAuthToken.name, Err: err, cause: redact.Cause(ctx)}
 	}
@@ -87,20 +87,20 @@ func (c *Client) setUpTokens(cfg *clientConfig) error {
 		if cfg.tokenStore != nil {
 			return &ValidationError{Field: "WithTokenStore", Reason: "a fixed access token is not shared"}
 		}
-		c.api.tokens = newStaticTokenSource(cfg.accessToken.Open())
+		c.api.Open().tokens = newStaticTokenSource(cfg.accessToken.Open())
 		return nil
 	}
 	limiter, err := NewFixedLimiter(mintBurst, mintPerSecond)
 	if err != nil {
 		return err
 	}
-	c.tokenEndpoint.limiter = limiter
+	c.tokenEndpoint.Open().limiter = limiter
 	c.credentials = credentials{id: cfg.clientID, secret: cfg.clientSecret}
-	c.api.tokens = newTokenSource(tokenSourceConfig{
+	c.api.Open().tokens = newTokenSource(tokenSourceConfig{
 		mint:   c.mint,
 		store:  cfg.tokenStore,
 		key:    tokenKey(c.baseURL.String(), cfg.clientID.Open(), cfg.clientSecret.Open()),
-		notify: c.observers.reportTokenStore,
+		notify: c.observers.Open().reportTokenStore,
 	})
 	return nil
 }
@@ -120,7 +120,7 @@ func (c *Client) mint(ctx context.Context, response *Response) (*Token, error) {
 		GrantType:    "client_credentials",
 		ClientID:     c.credentials.id.Open(),
 		ClientSecret: c.credentials.secret.Open(),
-	}}, callConfig{response: response, policy: retryPolicy{maxRetries: mintMaxRetries, explicit: true, attemptTimeout: mintAttemptTimeout, totalTimeout: mintTotalTimeout}}, &c.tokenEndpoint)
+	}}, callConfig{response: response, policy: retryPolicy{maxRetries: mintMaxRetries, explicit: true, attemptTimeout: mintAttemptTimeout, totalTimeout: mintTotalTimeout}}, c.tokenEndpoint.Open())
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"reflect"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/brellium/brellium-go/internal/redact"
+	"github.com/brellium/brellium-go/internal/wire"
 	"github.com/hashicorp/go-retryablehttp"
 )
 
@@ -238,8 +238,9 @@ func WithAccessToken(token string) ClientOption {
 }
 
 // WithBaseURL sets the URL of the API; the default is https://api.brellium.com.
-// It may have a path, for a gateway. It must be https, or http to a loopback
-// address, and must not contain user info, a query or a fragment.
+// It may have a path, for a gateway. It must be https, or http to localhost or a
+// loopback address, for which no proxy of the environment is used. It must not
+// contain user info, a query or a fragment.
 func WithBaseURL(baseURL string) ClientOption {
 	return sharedOption("WithBaseURL", func(c *clientConfig) error {
 		if strings.TrimSpace(baseURL) == "" {
@@ -657,6 +658,9 @@ func (c *clientConfig) parseBaseURL() (*url.URL, error) {
 		}
 	}
 	u, err := url.Parse(strings.TrimSpace(raw))
+	if err == nil && strings.EqualFold(u.Hostname(), "localhost") {
+		u.Host = strings.ToLower(u.Host) // net/http would use a proxy for another spelling
+	}
 	invalid := func(reason string) (*url.URL, error) { return nil, &ValidationError{Field: field, Reason: reason} }
 	switch {
 	case err != nil:
@@ -673,7 +677,7 @@ func (c *clientConfig) parseBaseURL() (*url.URL, error) {
 		return invalid("must not contain a query")
 	case u.Fragment != "" || strings.Contains(raw, "#"):
 		return invalid("must not contain a fragment")
-	case u.Scheme == "http" && !loopback(u.Hostname()):
+	case u.Scheme == "http" && !wire.Loopback(u.Hostname()):
 		return invalid("must be https, since the access token must not be sent in plain text; http is allowed for loopback addresses only")
 	}
 	for _, segment := range strings.Split(u.Path, "/") {
@@ -688,16 +692,6 @@ func (c *clientConfig) parseBaseURL() (*url.URL, error) {
 func validPort(port string) bool {
 	n, err := strconv.ParseUint(port, 10, 16)
 	return port == "" || err == nil && n > 0
-}
-
-// loopback reports whether host is certainly this machine. Subdomains of
-// localhost are not: a resolver or a proxy may send them elsewhere.
-func loopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
 }
 
 // fullUserAgent is the User-Agent of every request to the API.

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"os/exec"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -196,4 +199,82 @@ func TestCloseIdleConnections(t *testing.T) {
 	require.NoError(t, testkit.Retrieve(t.Context(), client))
 	assert.EqualValues(t, 2, connections.Load())
 	testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) { return nil, io.EOF }).CloseIdleConnections() // whose transport has no such method
+}
+
+// loopbackHosts are spellings of this machine. net/http bypasses the proxy of the
+// environment only for those of the first line.
+var loopbackHosts = []string{
+	"localhost", "127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "127.9.9.9",
+	"LOCALHOST", "LocalHost", "localhost.", "LOCALHOST.", "[::1%25lo]", "[::ffff:127.0.0.1%25lo]", "localhoſt",
+	"127.0.0.1.", "2130706433", "127.1", "0x7f000001", "0177.0.0.1", "a.localhost",
+}
+
+// golang/go#11410
+func TestNothingInPlainTextGoesToAProxy(t *testing.T) {
+	if os.Getenv("PROXY_TEST_CHILD") != "" {
+		sendToLoopback(t)
+		return
+	}
+	var control atomic.Int64
+	recorder := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Host == "control.test" {
+			control.Add(1)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		t.Errorf("the proxy got %s %s %v %q", r.Method, r.RequestURI, r.Header, body)
+	}))
+	defer recorder.Close()
+	// net/http reads the environment once per process.
+	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
+	child.Env = append(os.Environ(), "HTTP_PROXY="+recorder.URL, "http_proxy="+recorder.URL, "NO_PROXY=", "no_proxy=", "PROXY_TEST_CHILD=1")
+	output, err := child.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	assert.EqualValues(t, 1, control.Load(), "the proxy is in use")
+}
+
+// sendToLoopback sends a call and a file to every spelling that a client accepts.
+func sendToLoopback(t *testing.T) {
+	server, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{}`) }, nil)
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	require.NoError(t, err)
+	for _, hc := range []*http.Client{nil, {}, {Transport: new(http.Transport)}} {
+		opts := []brellium.ClientOption{brellium.WithAccessToken(marker), brellium.WithMaxRetries(0), brellium.WithoutRateLimiter()}
+		if hc != nil {
+			if t, ok := hc.Transport.(*http.Transport); ok {
+				t.Proxy = http.ProxyFromEnvironment
+			}
+			opts = append(opts, brellium.WithHTTPClient(hc))
+		}
+		base, err := brellium.NewClient(append(opts, brellium.WithBaseURL(server.URL))...)
+		require.NoError(t, err)
+		sent, stored := 0, 0
+		for _, host := range loopbackHosts {
+			address := "http://" + host + ":" + port
+			var to brellium.UploadURL
+			require.NoError(t, json.Unmarshal([]byte(`"`+address+`/bucket/file"`), &to))
+			if base.Documents.Put(t.Context(), to, brellium.FileFromBytes("a.pdf", []byte(marker))) == nil {
+				stored++
+			}
+			client, err := brellium.NewClient(append(opts, brellium.WithBaseURL(address))...)
+			if err == nil && client.Users.Delete(t.Context(), marker) == nil {
+				sent++
+			}
+		}
+		assert.GreaterOrEqual(t, sent, 4, "in lower case or not")
+		assert.GreaterOrEqual(t, stored, 2)
+	}
+	resp, err := http.Get("http://control.test/")
+	require.NoError(t, err)
+	_ = resp.Body.Close()
+
+	// The client's own transport, whatever the client accepts.
+	transport := wire.NewTransport()
+	for _, host := range loopbackHosts[:11] {
+		u, err := url.Parse("http://" + host + ":1")
+		require.NoError(t, err)
+		proxy, err := transport.Proxy(&http.Request{URL: u})
+		assert.NoError(t, err)
+		assert.Nil(t, proxy, host)
+	}
 }

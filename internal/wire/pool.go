@@ -4,6 +4,9 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 )
@@ -34,7 +37,7 @@ func Transport(hc *http.Client) http.RoundTripper {
 func NewTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
-		Proxy: http.ProxyFromEnvironment,
+		Proxy: proxy,
 		// The response of a proxy to CONNECT as an error with its status.
 		OnProxyConnectResponse: checkProxy,
 		DialContext:            dialer.DialContext,
@@ -51,4 +54,23 @@ func NewTransport() *http.Transport {
 		// A ping finds a connection that is dead but not closed.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
 	}
+}
+
+// proxy returns the proxy of the environment, and none for a host that counts as
+// loopback in any spelling.
+func proxy(r *http.Request) (*url.URL, error) {
+	host, _, _ := strings.Cut(r.URL.Hostname(), "%")
+	if Loopback(strings.ToLower(strings.TrimSuffix(host, "."))) {
+		return nil, nil
+	}
+	return http.ProxyFromEnvironment(r)
+}
+
+// Loopback reports whether host is certainly this machine, in a spelling for
+// which net/http uses no proxy of the environment: localhost in lower case, or a
+// loopback address without a zone. Subdomains of localhost do not count, since a
+// resolver may send them elsewhere.
+func Loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Zone() == "" && ip.Unmap().IsLoopback()
 }
