@@ -208,6 +208,9 @@ func (c *call) admit(caller context.Context) (adm admission, err error) {
 	if c.last.verdict == VerdictThrottled {
 		ctx = context.WithValue(ctx, rateLimitRetryKey{}, true)
 	}
+	if c.policy.priority != Normal {
+		ctx = context.WithValue(ctx, priorityKey{}, c.policy.priority)
+	}
 	for {
 		if admitted, err := c.admitOnce(ctx, &adm); err != nil {
 			return adm, c.admissionError(caller, ctx, err)

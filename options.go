@@ -183,6 +183,18 @@ func WithTotalTimeout(d time.Duration) Option {
 	})
 }
 
+// WithPriority sets the place of calls in the queue of the client's limiter: see
+// [Priority]. The default is [Normal].
+func WithPriority(p Priority) Option {
+	return policyOption(func(policy *retryPolicy) error {
+		if p < Background || p > Interactive {
+			return &ValidationError{Field: "WithPriority", Reason: "must be Background, Normal or Interactive"}
+		}
+		policy.priority = p
+		return nil
+	})
+}
+
 // WithClientCredentials sets the client id and client secret of your
 // organization. White space around them is trimmed, since secrets read from
 // files end in a newline.

@@ -264,6 +264,28 @@ func IsRateLimitRetry(ctx context.Context) bool {
 	return retry
 }
 
+// Priority is the place of a call in the queue of its client.
+type Priority int
+
+const (
+	// Background is for a job that nobody waits for.
+	Background Priority = iota - 1
+	// Normal is the default.
+	Normal
+	// Interactive is for a call that a person waits for.
+	Interactive
+)
+
+// priorityKey is the context key of a Priority other than Normal.
+type priorityKey struct{}
+
+// PriorityFromContext returns the priority of the attempt about to be paced. A
+// [Limiter] may call it with the context given to Acquire.
+func PriorityFromContext(ctx context.Context) Priority {
+	p, _ := ctx.Value(priorityKey{}).(Priority)
+	return p
+}
+
 // limiterResult is what the attempt tells the limiter.
 func (o *outcome) limiterResult() LimiterResult {
 	a := LimiterResult{RateLimit: o.rate}

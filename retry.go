@@ -35,6 +35,7 @@ type retryPolicy struct {
 	explicit       bool
 	attemptTimeout time.Duration // 0: none
 	totalTimeout   time.Duration // 0: none
+	priority       Priority      // in the limiter's queue
 	idleTimeout    time.Duration // ends an attempt whose body makes no progress; 0: none
 }
 
