@@ -5,7 +5,7 @@
 --
 -- KEYS
 --   1  the record, a hash
---   2  the tickets in the order in which they were drawn; one a worker
+--   2  the tickets by their turn; one a worker
 --   3  the same tickets by the end of their lease
 --   4  the attempts in flight by the time they were sent
 -- ARGV
@@ -13,8 +13,9 @@
 --   2  the refill of the bucket
 --   3  its capacity, until a response reports it
 --   4  1: a call waits for its turn; otherwise the worker's ticket is removed
---   5  1: that call was rate limited before, and goes first
---   6  1: more calls wait behind that one and need the next ticket
+--   5  the place of its ticket: f, first, since a call was rate limited before;
+--      i, interactive; n, normal; b, background
+--   6  the place of the next ticket if more calls wait behind that one
 --   7  the longest wait that is useful to any of them, or -1
 --   8  tokens spent without a grant since the last exchange
 --   9  attempts in flight that the record does not have
@@ -33,7 +34,10 @@ local clock_slack = 5 * second    -- a larger step back means that the clock was
 local memory = 10                 -- seconds until unexplained spending is forgotten
 local max_probes = 8
 local max_limit = 1000000
-local front = 1000000000000       -- offset of the tickets of rate-limited calls
+-- What is added to the number of a ticket to get its turn, by its place. An
+-- interactive ticket overtakes at most the normal ones of the last 64 draws and the
+-- background ones of the last 128, so nobody starves.
+local shifts = {f = -1000000000000, i = -64, n = 0, b = 64}
 local max_hold = 86400 * second
 local most = 9000000000000000     -- integers are exact up to here
 local eps = 0.000000001
@@ -231,14 +235,14 @@ local function drop()
   redis.call('ZREM', KEYS[3], worker)
 end
 
-local function place(first)
+-- place draws a ticket for the worker, unless it has one with an earlier turn. It
+-- returns how many are before it.
+local function place(shift)
   local score = tonumber(redis.call('ZSCORE', KEYS[2], worker) or nil)
-  if not score then
+  if not score or serial + 1 + shift < score then
     serial = serial + 1
-    score = serial
-    redis.call('ZADD', KEYS[2], str(score), worker)
+    redis.call('ZADD', KEYS[2], str(serial + shift), worker)
   end
-  if first and score > 0 then redis.call('ZADD', KEYS[2], str(score - front), worker) end
   return redis.call('ZRANK', KEYS[2], worker)
 end
 
@@ -246,7 +250,7 @@ local granted, attempt, snapshot, probing, delay = 0, 0, 0, 0, 0
 local ticket, ahead, wait, least = 0, 0, 0, 0
 if ARGV[4] == '1' then
   ticket = 1
-  ahead = place(ARGV[5] == '1')
+  ahead = place(shifts[ARGV[5]] or 0)
   wait, delay = turn(ahead)
   if wait <= 0 then
     drop()
@@ -260,9 +264,9 @@ if ARGV[4] == '1' then
     bound()
     if known == 0 then probes, probe = probes + 1, now + probe_every end
     ticket = 0
-    if ARGV[6] == '1' then
+    if shifts[ARGV[6]] then
       ticket = 1
-      ahead = place(false)
+      ahead = place(shifts[ARGV[6]])
       wait = turn(ahead)
     end
   end

@@ -96,11 +96,19 @@ const (
 // Limiter is a [brellium.Limiter] whose bucket is shared by all processes that use
 // the same Redis and the same bucket name. Processes take turns, however many
 // goroutines they have: each has one ticket in a queue in Redis. Its own calls are
-// served first in, first out, and calls that were rate limited before all others.
+// served by [brellium.Priority], and those of one priority first in, first out,
+// after those that were rate limited before.
 //
+//   - Priorities: in a process, a priority with calls waiting gets at least one
+//     grant in eight. Among processes, a ticket is as good as the best call that
+//     waits for it. An interactive ticket overtakes at most the normal tickets of
+//     the last 64 draws and the background tickets of the last 128, so nobody
+//     starves. A ticket for a rate-limited call is before all others.
 //   - A call costs at most two round trips to Redis: one to ask for a turn, one
 //     to report the result, which is delayed by up to 100 ms so that several
-//     share one. A call that waits in a process where none waited asks twice.
+//     share one. A call that waits in a process where none waited asks twice. So
+//     does one of a better priority than the ticket of its process. A process
+//     that is overtaken again and again asks about once a second.
 //   - A 429 pauses every process.
 //   - Only the Redis server's clock counts.
 //   - A process that dies delays others little: its turn is worth one token and
@@ -127,8 +135,9 @@ type Limiter struct {
 	pause     time.Duration // awayPause
 
 	mu      sync.Mutex
-	waiters list.List // of *waiter; rate-limited ones first, then by serial
-	undated int       // how many of them have no deadline
+	lanes   [3]lane // by place, from interactive on
+	waiting int     // in all lanes
+	undated int     // how many of them have no deadline
 	serial  uint64
 	timer   *time.Timer
 	trip    *roundTrip // the exchange in progress
@@ -144,7 +153,9 @@ type Limiter struct {
 	unseen   int   // permits in flight that the record does not have
 	spent    int   // local attempts that the record does not have
 
-	ticket  bool // this process has a ticket in Redis
+	ticket  bool  // this process has a ticket in Redis
+	place   place // as which it was drawn
+	vain    int   // how often in a row it had others before it
 	askAt   time.Time
 	updated time.Time // of the fields below, which are valid while there is a ticket
 	ahead   int
@@ -177,10 +188,21 @@ type Stats struct {
 	Away bool
 }
 
+// share limits how many grants in a row pass over a lane that waits: it gets at
+// least one in share.
+const share = 8
+
+// lane is the waiters of one priority.
+type lane struct {
+	list.List     // of *waiter; rate-limited ones first, then by serial
+	passed    int // grants in a row to other lanes
+}
+
 // waiter is one Acquire. It belongs to the limiter until ready is closed.
 type waiter struct {
 	serial   uint64
-	front    bool
+	place    place // interactive, normal or background
+	front    bool  // rate limited before
 	deadline time.Time
 	element  *list.Element // nil: not queued
 	asked    *roundTrip    // whose budget counted it
@@ -296,7 +318,8 @@ func (l *Limiter) Acquire(ctx context.Context) (brellium.Permit, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	w := &waiter{front: brellium.IsRateLimitRetry(ctx)}
+	w := &waiter{front: brellium.IsRateLimitRetry(ctx),
+		place: normal - place(brellium.PriorityFromContext(ctx))}
 	w.deadline, _ = ctx.Deadline()
 	for {
 		l.enter(w)
@@ -343,7 +366,7 @@ func (l *Limiter) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
-	s.Waiting = l.waiters.Len() + len(l.localWaits)
+	s.Waiting = l.waiting + len(l.localWaits)
 	s.Away = l.away
 	return s
 }
@@ -364,8 +387,8 @@ func (l *Limiter) enter(w *waiter) {
 		l.divert(w)
 		return
 	}
-	index := l.push(w)
-	if wait := l.atLeast(now, index); !w.deadline.IsZero() && wait > w.deadline.Sub(now) {
+	own := l.push(w)
+	if wait := l.atLeast(now, w, own); !w.deadline.IsZero() && wait > w.deadline.Sub(now) {
 		l.resolve(w, now, tooLong(wait))
 	}
 	l.dispatch(now)
@@ -388,9 +411,13 @@ func tooLong(wait time.Duration) error {
 	return &brellium.InterruptedError{Wait: wait, Err: context.DeadlineExceeded}
 }
 
-// push queues w: rate-limited ones before the others, then by serial. It returns
-// how many are before w.
-func (l *Limiter) push(w *waiter) (index int) {
+// lane returns the lane of w.
+func (l *Limiter) lane(w *waiter) *lane { return &l.lanes[w.place-interactive] }
+
+// push queues w: in its lane, rate-limited ones before the others, then by serial.
+// It returns how many of the lane are before w.
+func (l *Limiter) push(w *waiter) (own int) {
+	l.waiting++
 	if w.deadline.IsZero() {
 		l.undated++
 	}
@@ -401,39 +428,78 @@ func (l *Limiter) push(w *waiter) (index int) {
 		}
 		return o.serial < w.serial
 	}
-	if w.front {
-		e := l.waiters.Front()
-		for ; e != nil && before(e); e = e.Next() {
-			index++
-		}
-		if e != nil {
-			w.element = l.waiters.InsertBefore(w, e)
-		} else {
-			w.element = l.waiters.PushBack(w)
-		}
-		return index
+	lane := l.lane(w)
+	if lane.Len() == 0 {
+		lane.passed = 0
 	}
-	index = l.waiters.Len()
-	e := l.waiters.Back()
+	own = lane.Len()
+	e := lane.Back()
 	for ; e != nil && !before(e); e = e.Prev() {
-		index--
+		own--
 	}
 	if e != nil {
-		w.element = l.waiters.InsertAfter(w, e)
+		w.element = lane.InsertAfter(w, e)
 	} else {
-		w.element = l.waiters.PushFront(w)
+		w.element = lane.PushFront(w)
 	}
-	return index
+	return own
+}
+
+// queued is an iterator over the waiters, which may be removed.
+func (l *Limiter) queued(yield func(w *waiter) bool) {
+	for i := range l.lanes {
+		for e := l.lanes[i].Front(); e != nil; {
+			w := e.Value.(*waiter)
+			e = e.Next()
+			if !yield(w) {
+				return
+			}
+		}
+	}
+}
+
+// first returns the waiter to be served next, or nil if there is none. It is that of
+// the first lane with waiters, unless another was passed over too often.
+func (l *Limiter) first() (w *waiter) {
+	for i := range l.lanes {
+		lane := &l.lanes[i]
+		if lane.Len() > 0 && (w == nil || lane.passed >= share-1) {
+			w = lane.Front().Value.(*waiter)
+		}
+	}
+	return w
+}
+
+// best returns the best place of the waiters other than skip. The ticket is drawn
+// for it, so that a lane that gets its share does not delay one before it.
+func (l *Limiter) best(skip *waiter) (best place) {
+	for i := range l.lanes {
+		e := l.lanes[i].Front()
+		if e != nil && e.Value == skip {
+			e = e.Next()
+		}
+		if e == nil {
+			continue
+		}
+		if e.Value.(*waiter).front {
+			return front
+		}
+		if best == noPlace {
+			best = e.Value.(*waiter).place
+		}
+	}
+	return best
 }
 
 // remove takes w out of the queue.
 func (l *Limiter) remove(w *waiter, now time.Time) {
-	l.waiters.Remove(w.element)
+	l.lane(w).Remove(w.element)
 	w.element = nil
+	l.waiting--
 	if w.deadline.IsZero() {
 		l.undated--
 	}
-	if l.waiters.Len() == 0 && l.ticket && l.flushAt.IsZero() {
+	if l.waiting == 0 && l.ticket && l.flushAt.IsZero() {
 		l.flushAt = now.Add(l.deferred) // return the ticket unless a call comes
 	}
 }
@@ -455,31 +521,37 @@ func (l *Limiter) divert(w *waiter) {
 	close(w.ready)
 }
 
-// atLeast returns a lower bound of the wait of an attempt that has index others
-// of this process before it, according to the last reply.
-func (l *Limiter) atLeast(now time.Time, index int) time.Duration {
+// atLeast returns a lower bound of the wait of w, which has so many of its own lane
+// before it, according to the last reply.
+func (l *Limiter) atLeast(now time.Time, w *waiter, own int) time.Duration {
 	if !l.ticket || l.away {
 		return 0
 	}
+	before := 0
+	for i := range w.place - interactive {
+		before += l.lanes[i].Len()
+	}
+	before = own + min(before, (share-1)*(own+1)-l.lane(w).passed)
+	if l.best(nil) >= l.place { // otherwise a better ticket is drawn now
+		before += l.ahead
+	}
 	since := now.Sub(l.updated)
 	high := l.high + since.Seconds()*l.options.PerSecond
-	missing := float64(1+l.ahead+index) - high
+	missing := float64(1+before) - high
 	return max(l.held-since, time.Duration(missing/l.options.PerSecond*float64(time.Second)), 0)
 }
 
 // review fails the waiters whose deadline can no longer be met.
 func (l *Limiter) review(now time.Time) {
-	if l.waiters.Len() == l.undated {
+	if l.waiting == l.undated {
 		return
 	}
-	index := 0
-	for e := l.waiters.Front(); e != nil; {
-		w := e.Value.(*waiter)
-		e = e.Next()
-		if wait := l.atLeast(now, index); !w.deadline.IsZero() && wait > w.deadline.Sub(now) {
+	var own [background + 1]int
+	for w := range l.queued {
+		if wait := l.atLeast(now, w, own[w.place]); !w.deadline.IsZero() && wait > w.deadline.Sub(now) {
 			l.resolve(w, now, tooLong(wait))
 		} else {
-			index++
+			own[w.place]++
 		}
 	}
 }
@@ -510,12 +582,12 @@ func (l *Limiter) dispatch(now time.Time) {
 // due returns when the next exchange is due, if any.
 func (l *Limiter) due(now time.Time) (time.Time, bool) {
 	if l.away {
-		return l.retryAt, l.waiters.Len() > 0 || len(l.localWaits) > 0
+		return l.retryAt, l.waiting > 0 || len(l.localWaits) > 0
 	}
-	if l.urgent || l.waiters.Len() > 0 && !l.ticket {
+	if l.urgent || l.waiting > 0 && (!l.ticket || l.best(nil) < l.place) {
 		return now, true
 	}
-	at, ok := l.askAt, l.waiters.Len() > 0
+	at, ok := l.askAt, l.waiting > 0
 	if !l.flushAt.IsZero() && (l.credit > 0 || len(l.pending) == 0) && (!ok || l.flushAt.Before(at)) {
 		at, ok = l.flushAt, true
 	}
@@ -538,8 +610,8 @@ func (l *Limiter) start(now time.Time) {
 		worker:  l.worker,
 		rate:    l.options.PerSecond,
 		limit:   l.options.Burst,
-		ask:     l.waiters.Len() > 0,
-		more:    l.waiters.Len() > 1,
+		place:   l.best(nil),
+		next:    l.best(l.first()),
 		budget:  -1,
 		spent:   l.spent,
 		unseen:  l.unseen,
@@ -550,13 +622,9 @@ func (l *Limiter) start(now time.Time) {
 	if l.away {
 		f.request.unseen += l.localInFlight
 	}
-	if f.request.ask {
-		f.request.front = l.waiters.Front().Value.(*waiter).front
-	}
-	if f.request.ask && l.undated == 0 {
+	if l.waiting > 0 && l.undated == 0 {
 		f.request.budget = 0
-		for e := l.waiters.Front(); e != nil; e = e.Next() {
-			w := e.Value.(*waiter)
+		for w := range l.queued {
 			w.asked = f
 			f.request.budget = max(f.request.budget, w.deadline.Sub(now))
 		}
@@ -638,8 +706,7 @@ func (l *Limiter) setAway(err error, now time.Time) {
 	}
 	l.retryAt = now.Add(l.pause)
 	l.ticket = false
-	for e := l.waiters.Front(); e != nil; e = l.waiters.Front() {
-		w := e.Value.(*waiter)
+	for w := range l.queued {
 		l.remove(w, now)
 		l.divert(w)
 	}
@@ -674,17 +741,22 @@ func (l *Limiter) apply(f *roundTrip, r reply, now time.Time) {
 	l.stats.Workers = r.tickets
 	l.ticket, l.askAt, l.updated = r.ticket, now.Add(r.wait), now
 	l.ahead, l.high, l.held = r.ahead, r.high, r.held
+	l.place = f.request.place
 	if r.granted {
+		l.place = f.request.next
 		l.served = r.attempt
 		l.grant(r, now)
 	}
-	if r.ticket && l.waiters.Len() == 0 && l.flushAt.IsZero() {
+	if l.vain++; r.granted || r.ahead == 0 || l.place <= interactive {
+		l.vain = 0
+	} else if l.credit < 0 && l.vain > 2 { // overtaken: ask later, but before the ticket ends
+		l.askAt = l.askAt.Add(l.piggyback)
+	}
+	if r.ticket && l.waiting == 0 && l.flushAt.IsZero() {
 		l.flushAt = now.Add(l.deferred)
 	}
 	if f.request.budget >= 0 && r.least > f.request.budget {
-		for e := l.waiters.Front(); e != nil; {
-			w := e.Value.(*waiter)
-			e = e.Next()
+		for w := range l.queued {
 			if w.asked == f {
 				l.resolve(w, now, tooLong(r.least))
 			}
@@ -695,17 +767,20 @@ func (l *Limiter) apply(f *roundTrip, r reply, now time.Time) {
 
 // grant gives a permit to the first waiter.
 func (l *Limiter) grant(r reply, now time.Time) {
-	first := l.waiters.Front()
-	if first == nil { // all have left
+	w := l.first()
+	if w == nil { // all have left
 		l.returnGrant(r, now)
 		return
 	}
-	w := first.Value.(*waiter)
 	if !w.deadline.IsZero() && r.delay > w.deadline.Sub(now) {
 		l.returnGrant(r, now)
 		l.resolve(w, now, tooLong(r.delay))
 		return
 	}
+	for i := range l.lanes {
+		l.lanes[i].passed++
+	}
+	l.lane(w).passed = 0
 	l.remove(w, now)
 	l.inFlight++
 	l.credit = min(l.credit+2, maxCredit)
@@ -730,7 +805,7 @@ func (l *Limiter) queueResult(a result, urgent bool, now time.Time) {
 	l.urgent = l.urgent || urgent || len(l.pending) >= maxResults
 	if l.flushAt.IsZero() {
 		l.flushAt = now.Add(l.deferred)
-		if l.ticket && l.waiters.Len() > 0 && l.askAt.Sub(now) <= l.piggyback {
+		if l.ticket && l.waiting > 0 && l.askAt.Sub(now) <= l.piggyback {
 			l.flushAt = l.askAt
 		}
 	}

@@ -576,11 +576,11 @@ func TestRateLimitedCallsGoFirst(t *testing.T) {
 		front  bool
 		index  int
 	}{{5, false, 0}, {6, false, 1}, {4, false, 0}, {9, true, 0}, {7, true, 0}, {8, true, 1}, {10, false, 6}} {
-		require.Equal(t, c.index, l.push(&waiter{serial: c.serial, front: c.front}), "%v", c)
+		require.Equal(t, c.index, l.push(&waiter{serial: c.serial, place: normal, front: c.front}), "%v", c)
 	}
 	var got []uint64
-	for e := l.waiters.Front(); e != nil; e = e.Next() {
-		got = append(got, e.Value.(*waiter).serial)
+	for w := range l.queued {
+		got = append(got, w.serial)
 	}
 	require.Equal(t, []uint64{7, 8, 9, 4, 5, 6, 10}, got)
 }

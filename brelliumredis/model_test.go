@@ -27,7 +27,7 @@ type model struct {
 
 type ticket struct {
 	worker string
-	serial float64
+	score  float64
 	lease  float64
 }
 
@@ -152,9 +152,9 @@ func (m *model) step(now float64, q *request) reply {
 
 	var r reply
 	var ahead, wait, delay float64
-	if q.ask {
+	if q.place != noPlace {
 		r.ticket = true
-		ahead = m.place(q.worker, q.front)
+		ahead = m.draw(q.worker, q.place)
 		wait, delay = turn(ahead)
 		if wait <= 0 {
 			m.drop(q.worker)
@@ -171,9 +171,9 @@ func (m *model) step(now float64, q *request) reply {
 				m.probes++
 				m.probe = now + probeEvery
 			}
-			r.ticket = q.more
-			if q.more {
-				ahead = m.place(q.worker, false)
+			r.ticket = q.next != noPlace
+			if r.ticket {
+				ahead = m.draw(q.worker, q.next)
 				wait, _ = turn(ahead)
 			}
 		}
@@ -288,20 +288,23 @@ func (m *model) apply(now, rate float64, look func() float64, a result, age floa
 	}
 }
 
-// place returns how many tickets are before the worker's. It adds one if there is
-// none.
-func (m *model) place(worker string, front bool) float64 {
+// draw returns how many tickets are before the worker's. It draws one unless the
+// worker has one with an earlier turn.
+func (m *model) draw(worker string, p place) float64 {
+	shift := map[place]float64{front: -1e12, interactive: -64, background: 64}[p]
 	find := func(t ticket) bool { return t.worker == worker }
 	i := slices.IndexFunc(m.tickets, find)
 	if i < 0 {
+		i = len(m.tickets)
+		m.tickets = append(m.tickets, ticket{worker: worker, score: math.Inf(1)})
+	}
+	if m.serial+1+shift < m.tickets[i].score {
 		m.serial++
-		m.tickets = append(m.tickets, ticket{worker: worker, serial: m.serial})
-		i = len(m.tickets) - 1
+		m.tickets[i].score = m.serial + shift
 	}
-	if front && m.tickets[i].serial > 0 {
-		m.tickets[i].serial -= 1e12
-	}
-	slices.SortFunc(m.tickets, func(a, b ticket) int { return cmp.Compare(a.serial, b.serial) })
+	slices.SortFunc(m.tickets, func(a, b ticket) int {
+		return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.worker, b.worker))
+	})
 	return float64(slices.IndexFunc(m.tickets, find))
 }
 

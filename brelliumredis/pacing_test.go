@@ -32,6 +32,7 @@ type fleet struct {
 	rate                        float64
 	outage                      time.Duration // of the store, after 20 s
 	keeps                       bool          // the store keeps the record during the outage
+	every                       time.Duration // between interactive calls of the first worker
 }
 
 // outcome is the result of a fleet's run.
@@ -41,6 +42,7 @@ type outcome struct {
 	ratio                          float64 // time taken over the lower bound
 	fairness                       float64 // Jain's index over windows of 30 s, all workers active
 	other, otherRateLimited        int
+	interactive                    []time.Duration // time taken by each call
 }
 
 func lognormal(median, p99 time.Duration) func(*rand.Rand) time.Duration {
@@ -105,6 +107,21 @@ func (f fleet) run(t *testing.T) (o outcome) {
 				calls <- struct{}{}
 			}
 			close(calls)
+			if i == 0 && f.every > 0 {
+				others.Go(func() {
+					for {
+						select {
+						case <-time.After(f.every):
+						case <-stop:
+							return
+						}
+						begin := time.Now()
+						_, err := client.Audits.Retrieve(context.Background(), brelliumtest.SampleAuditID, brellium.WithPriority(brellium.Interactive))
+						assert.NoError(t, err)
+						o.interactive = append(o.interactive, time.Since(begin))
+					}
+				})
+			}
 			for range f.concurrency {
 				wg.Go(func() {
 					for range calls {
@@ -131,7 +148,7 @@ func (f fleet) run(t *testing.T) (o outcome) {
 		time.Sleep(time.Second) // for the last results to be reported
 		synctest.Wait()
 		o.exchanges = shared.exchanges
-		o.calls = f.calls / f.workers * f.workers
+		o.calls = f.calls/f.workers*f.workers + len(o.interactive)
 		o.ratio = took.Seconds() / ((float64(o.calls) - f.level) / 5)
 		o.fairness = jain(done)
 		assert.Empty(t, shared.tickets)

@@ -15,12 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// timed is the script with the time as its last argument.
-func timed(t testing.TB) *script {
+// timed is the script with the time as its last argument, and with replacements.
+func timed(t testing.TB, oldnew ...string) *script {
 	const clock = "local time = redis.call('TIME')\nlocal now = time[1] * 1000000 + time[2]\n"
 	require.Equal(t, 1, strings.Count(exchangeSource, clock))
 	require.Equal(t, 1, strings.Count(exchangeSource, "TIME'"), "there is one clock")
-	return &script{source: strings.Replace(exchangeSource, clock, "local now = tonumber(ARGV[#ARGV])\n", 1)}
+	for i := 0; i < len(oldnew); i += 2 {
+		require.Equal(t, 1, strings.Count(exchangeSource, oldnew[i]), oldnew[i])
+	}
+	return &script{source: strings.NewReplacer(append(oldnew, clock, "local now = tonumber(ARGV[#ARGV])\n")...).Replace(exchangeSource)}
 }
 
 func TestScriptIsLoadedOnceAndAgainAfterARestart(t *testing.T) {
@@ -126,7 +129,7 @@ func (m *model) dump() string {
 		fmt.Fprintln(&b, fields[i], v)
 	}
 	for _, t := range m.tickets {
-		fmt.Fprintln(&b, "ticket", t.worker, t.serial, t.lease)
+		fmt.Fprintln(&b, "ticket", t.worker, t.score, t.lease)
 	}
 	sent := make(map[float64]float64)
 	for _, u := range m.attempts {
@@ -163,9 +166,8 @@ func (h *history) next() *request {
 		worker: "worker" + strconv.Itoa(r.IntN(4)),
 		rate:   []float64{5, 5, 5, 200, 0.3, 7.25}[r.IntN(6)],
 		limit:  []int{100, 100, 20, 1, 3}[r.IntN(5)],
-		ask:    r.IntN(4) > 0,
-		front:  r.IntN(6) == 0,
-		more:   r.IntN(2) == 0,
+		place:  []place{noPlace, normal, normal, interactive, background, front}[r.IntN(6)],
+		next:   []place{noPlace, noPlace, normal, interactive, background, front}[r.IntN(6)],
 		budget: -1,
 		now:    time.UnixMicro(h.now),
 	}
@@ -241,7 +243,7 @@ type asker struct {
 }
 
 func (a asker) ask(worker string, change ...func(*request)) reply {
-	q := &request{worker: worker, rate: 5, limit: 100, ask: true, budget: -1, now: time.UnixMicro(a.s.now)}
+	q := &request{worker: worker, rate: 5, limit: 100, place: normal, budget: -1, now: time.UnixMicro(a.s.now)}
 	for _, c := range change {
 		c(q)
 	}
@@ -250,7 +252,7 @@ func (a asker) ask(worker string, change ...func(*request)) reply {
 	return r
 }
 
-func quiet(q *request) { q.ask = false }
+func quiet(q *request) { q.place = noPlace }
 
 // spent reports that an attempt was allowed, and what remained.
 func spent(r reply, remaining, limit int) func(*request) {
@@ -456,11 +458,11 @@ func TestTicketOfARateLimitedCallGoesFirst(t *testing.T) {
 		for i, worker := range []string{"a", "b", "c"} {
 			require.Equal(t, i, a.ask(worker).ahead)
 		}
-		front := func(q *request) { q.front = true }
-		require.Zero(t, a.ask("d", front).ahead)
-		require.Zero(t, a.ask("d", front).ahead)
-		require.Zero(t, a.ask("c", front).ahead, "rate-limited calls keep the order of their tickets")
-		require.Equal(t, 1, a.ask("d", front).ahead)
+		first := func(q *request) { q.place = front }
+		require.Zero(t, a.ask("d", first).ahead)
+		require.Zero(t, a.ask("d", first).ahead)
+		require.Equal(t, 1, a.ask("c", first).ahead, "rate-limited calls are first in, first out")
+		require.Zero(t, a.ask("d", first).ahead)
 		require.Equal(t, 2, a.ask("a").ahead)
 	})
 }
@@ -497,7 +499,7 @@ func TestTokensSpentWithoutAGrantCount(t *testing.T) {
 func TestRecordOfAnotherTypeIsAnError(t *testing.T) {
 	eachAsker(t, func(t *testing.T, a asker) {
 		require.NoError(t, a.s.rdb.Set(context.Background(), a.s.keys[0], "text", 0).Err())
-		_, err := a.s.exchange(context.Background(), &request{worker: "one", rate: 5, limit: 100, ask: true})
+		_, err := a.s.exchange(context.Background(), &request{worker: "one", rate: 5, limit: 100, place: normal})
 		require.ErrorContains(t, err, "WRONGTYPE")
 	})
 }
@@ -538,6 +540,7 @@ func (s *timedStore) checkRecord(t testing.TB) {
 func FuzzScript(f *testing.F) {
 	f.Add("one|5|100|1|0|1|-1|0|0|0", "1800000000000000", "", "")
 	f.Add("one|5|100|1|1|1|300000|3|2|1|spent|1|1800000000000000|0|80000|99|100|0", "1800000001000000", "low", "5")
+	f.Add("one|5|100|1|i|b|-1|0|0|0", "1800000000000000", "serial", "7")
 	f.Add("one|nan|inf|1|0|1|-inf|1e999|-1|0x10|rate-limited|1|2|3|4|5|6|1e300|blocked||||||-3|", "0", "epoch", "nan")
 	f.Add("|||1||||||", "-5", "hold", "9e99")
 	f.Add("one|5|100|1|0|0|-1|0|0|0|spent|1|1|-9|-1|1e9|1e9|0", "1799999999999999", "trend", "-1e308")

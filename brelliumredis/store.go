@@ -42,14 +42,26 @@ type result struct {
 	hold      time.Duration
 }
 
+// place is where a ticket is put in the queue of all workers, best first.
+type place int
+
+const (
+	noPlace place = iota
+	front         // of a call that was rate limited before
+	interactive
+	normal
+	background
+)
+
+func (p place) String() string { return [...]string{"", "f", "i", "n", "b"}[p] }
+
 // request is what a worker sends in one exchange.
 type request struct {
 	worker  string
 	rate    float64
 	limit   int
-	ask     bool          // a call waits; otherwise the worker's ticket is removed
-	front   bool          // that call was rate limited before
-	more    bool          // others wait behind it
+	place   place         // of the ticket, which is removed if no call waits
+	next    place         // of the next ticket, if others wait behind that call
 	budget  time.Duration // the longest useful wait, or below 0
 	spent   int           // tokens spent without a grant
 	unseen  int           // attempts in flight that the record does not have
@@ -146,20 +158,13 @@ func (q *request) args() []any {
 		budget = q.budget.Microseconds()
 	}
 	args = append(args, q.worker, strconv.FormatFloat(q.rate, 'g', -1, 64), q.limit,
-		flag(q.ask), flag(q.front), flag(q.more), budget, q.spent, q.unseen, q.served)
+		min(int(q.place), 1), q.place.String(), q.next.String(), budget, q.spent, q.unseen, q.served)
 	for _, a := range q.results {
 		age := max(q.now.Sub(a.sent), 0)
 		args = append(args, string(a.kind), a.attempt, a.epoch, a.ended,
 			age.Microseconds(), a.remaining, a.limit, a.hold.Microseconds())
 	}
 	return args
-}
-
-func flag(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 var errReply = errors.New("brelliumredis: invalid reply from the script")
