@@ -179,7 +179,7 @@ func TestWaitForAuditsReportsEachDocumentOnce(t *testing.T) {
 		}
 		all := slices.Clone(ids)
 		ids = append(ids, ids[7]) // twice, and still one result
-		for _, id := range all[:10] {
+		for _, id := range all[n-10:] {
 			require.True(t, emu.FailDocument(id))
 		}
 		time.AfterFunc(2*time.Minute, func() {
@@ -263,6 +263,9 @@ func TestWaitForAuditsSendsAtMostOneRequestPerDocumentAndPoll(t *testing.T) {
 				}
 			}
 			assert.LessOrEqual(t, polls[first], test.documents)
+			if test.others > 0 { // it asks for each document in each poll instead
+				assert.Greater(t, emu.Count(brelliumtest.OpDocumentRetrieve), 45)
+			}
 		})
 	}
 }
@@ -270,6 +273,14 @@ func TestWaitForAuditsSendsAtMostOneRequestPerDocumentAndPoll(t *testing.T) {
 func TestWaitForAuditsOfNoneAndOfWrongOnes(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
+	var finished []string
+	emu.SetAudit(brellium.Audit{Documents: []string{"a", "b"}})
+	for result, err := range client.Documents.WaitForAudits(t.Context(), []string{"a", "a", "b", "a"}) {
+		require.NoError(t, err)
+		finished = append(finished, result.DocumentID)
+	}
+	assert.Equal(t, []string{"a", "b"}, finished)
+	emu.ClearRequests()
 	for range client.Documents.WaitForAudits(t.Context(), nil) {
 		t.Fatal("there is nothing to report")
 	}
