@@ -402,10 +402,12 @@ func TestAuditsAreSetAsValues(t *testing.T) {
 	id := emu.AuditIDs()[2]
 	before, err := client.Audits.Retrieve(t.Context(), id)
 	require.NoError(t, err)
-	require.True(t, emu.UpdateAudit(id, func(a *brellium.Audit) { a.People, a.Score = nil, &score }))
+	require.True(t, emu.UpdateAudit(id, func(a *brellium.Audit) {
+		a.People, a.Score, a.Documents = nil, &score, append(a.Documents, "second")
+	}))
 	_, err = client.Audits.Update(t.Context(), id, brellium.AuditUpdateParams{Flags: []string{"New"}})
 	require.NoError(t, err)
-	page, err := client.Audits.List(t.Context(), brellium.AuditListParams{DocumentID: before.Documents[0]})
+	page, err := client.Audits.List(t.Context(), brellium.AuditListParams{DocumentID: "second"})
 	require.NoError(t, err)
 	require.Len(t, page.Data, 1)
 	after := page.Data[0]
