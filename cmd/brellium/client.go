@@ -55,14 +55,14 @@ func readCredentials(path string) (map[string]string, error) {
 	reject := func(text string) error { return &failure{exitCredentials, text} }
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, reject("The credentials file cannot be read: " + sentence(err.Error()))
+		return nil, reject(fileError(err))
 	}
 	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o077 != 0 {
 		return nil, reject("Other users may read the credentials file (mode " + mode.String() + `); run "chmod 600" on it.`)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, reject("The credentials file cannot be read: " + sentence(err.Error()))
+		return nil, reject(fileError(err))
 	}
 	values := map[string]string{}
 	for line := range strings.Lines(string(data)) {

@@ -309,7 +309,7 @@ func (c *checker) object(component string, s *schema, v map[string]any) {
 		}
 		text := "missing"
 		if unknown != nil {
-			text += "; there is instead, or besides, " + strings.Join(unknown, ", ")
+			text += "; fields here that are not described: " + strings.Join(unknown, ", ")
 		}
 		c.record(owner[name]+"."+name, problem{text: text})
 		missing = true

@@ -160,10 +160,11 @@ func (u *documentsUpload) collect(args []string) (paths []string, err error) {
 	}
 	for _, arg := range args {
 		err := filepath.WalkDir(arg, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil { // entry may be nil
+				return err
+			}
 			hidden := strings.HasPrefix(entry.Name(), ".") && path != arg
 			switch {
-			case err != nil:
-				return err
 			case hidden && entry.IsDir():
 				return filepath.SkipDir
 			case path == arg && !entry.IsDir() || !hidden && entry.Type().IsRegular():
@@ -172,7 +173,7 @@ func (u *documentsUpload) collect(args []string) (paths []string, err error) {
 			return nil
 		})
 		if err != nil {
-			return nil, usage("%s", sentence(err.Error()))
+			return nil, usage("%s", fileError(err))
 		}
 	}
 	return unique(paths), nil
@@ -184,7 +185,7 @@ func (u *documentsUpload) listed() (paths []string, err error) {
 	if u.from != "-" {
 		f, err := os.Open(u.from)
 		if err != nil {
-			return nil, usage("%s", sentence(err.Error()))
+			return nil, usage("%s", fileError(err))
 		}
 		defer f.Close()
 		r = f

@@ -118,7 +118,7 @@ func explain(err error) (code int, text string) {
 	case errors.As(err, &interrupt):
 		return exitPartial, "The time was too short (" + interrupt.Operation + "); try again with more time."
 	case errors.As(err, &path):
-		return exitPartial, sentence(path.Error())
+		return exitPartial, fileError(path)
 	}
 	return exitPartial, sentence(err.Error())
 }
@@ -141,6 +141,14 @@ func inside(requestID string) string {
 		return ""
 	}
 	return ", request " + requestID
+}
+
+// fileError says which file cannot be used, and why.
+func fileError(err error) string {
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		return fmt.Sprintf("The file %s cannot be used: %v.", clean(path.Path), path.Err)
+	}
+	return sentence(err.Error())
 }
 
 // sentence returns an error's text with a capital letter and a full stop.

@@ -30,7 +30,7 @@ name. All rows are checked before anything is sent; if one is wrong, nothing is.
 func readPeople(path string) (people []person, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, usage("%s", sentence(err.Error()))
+		return nil, usage("%s", fileError(err))
 	}
 	defer f.Close()
 	r := csv.NewReader(f)
