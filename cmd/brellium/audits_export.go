@@ -96,9 +96,9 @@ func (e *auditsExport) run(cmd *cobra.Command) error {
 			return err
 		}
 		defer e.file.Close()
-		e.goOn = "Run the same command again to go on."
+		e.resume = "Run the same command again to resume."
 	} else {
-		e.goOn = "Use --out FILE to be able to resume."
+		e.resume = "Use --out FILE to be able to resume."
 	}
 	if e.state.Done {
 		e.note("%s has all %s of this export; use --restart to export again.", e.out, count(e.state.Audits, "audit"))

@@ -48,7 +48,7 @@ func newAuditsFlag(a *app) *cobra.Command {
 			if err := a.confirm(cmd.Context(), question, yes); err != nil {
 				return err
 			}
-			a.goOn = "Run the same command again: setting the same flags twice does no harm."
+			a.resume = "Run the same command again: setting the same flags twice does no harm."
 			results := make([]flagResult, len(ids))
 			for i, id := range ids {
 				results[i] = flagResult{id, "not sent"}

@@ -63,7 +63,7 @@ An unchanged audit is occasionally printed twice.`,
 			if err != nil {
 				return err
 			}
-			a.goOn = "Run the same command again to go on."
+			a.resume = "Run the same command again to resume."
 			printed := 0
 			options := brellium.FollowOptions{Filter: params, Interval: interval, Lag: lag, CatchUp: catchUp}
 			for batch, err := range client.Audits.Follow(cmd.Context(), state.Checkpoint, options) {
@@ -94,7 +94,7 @@ An unchanged audit is occasionally printed twice.`,
 	flags := cmd.Flags()
 	flags.StringVar(&path, "checkpoint", "", "the `FILE` that says how far it is (required)")
 	flags.StringVar(&since, "since", "", "where the first run starts, as a `time`")
-	flags.DurationVar(&interval, "interval", 30*time.Second, "the pause between two looks")
+	flags.DurationVar(&interval, "interval", 30*time.Second, "the pause between two reads of the list")
 	flags.DurationVar(&lag, "lag", 30*time.Second, "the longest time until an update appears in a list")
 	flags.BoolVar(&catchUp, "catch-up", false, "end once it has reached the present, minus the lag")
 	return cmd

@@ -41,7 +41,7 @@ differs, 3 for the credentials, 4 for a block, and 5 for the rate limit.`,
 			if err != nil {
 				return err
 			}
-			a.goOn = "Run it again."
+			a.resume = "Run it again."
 			d := &doctor{app: a, recorder: newRecorder(), check: check, show: func(step) {}}
 			if emulated {
 				if d.client, err = d.emulate(cmd.Context()); err != nil {

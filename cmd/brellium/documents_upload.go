@@ -91,7 +91,7 @@ func (u *documentsUpload) run(cmd *cobra.Command, args []string) error {
 		parts = append(parts, fmt.Sprintf("%d %s", kinds[kind], kind))
 	}
 	u.note("%s, %s (%s).", count(len(files), "file"), size(total), strings.Join(parts, ", "))
-	u.goOn = "Run the same command again to send the rest."
+	u.resume = "Run the same command again to send the rest."
 
 	results, err := client.Documents.Upload(cmd.Context(), files, brellium.UploadOptions{
 		Concurrency: u.concurrency,

@@ -46,7 +46,7 @@ ids are the lines of standard input.`,
 			if err != nil {
 				return err
 			}
-			a.goOn = "Run the same command again to go on waiting."
+			a.resume = "Run the same command again to resume waiting."
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			results := make([]waitResult, len(ids))

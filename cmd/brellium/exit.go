@@ -55,7 +55,7 @@ func (a *app) finish(ctx context.Context, err error) int {
 	code, text := explain(err)
 	switch {
 	case context.Cause(ctx) == errSignal:
-		code, text = exitInterrupted, strings.TrimSpace("Interrupted. "+a.goOn)
+		code, text = exitInterrupted, strings.TrimSpace("Interrupted. "+a.resume)
 	case !a.started: // cobra rejected the command, a flag or an argument
 		code, text = exitUsage, sentence(err.Error())+` Use --help to see the usage.`
 	}

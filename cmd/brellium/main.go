@@ -38,7 +38,7 @@ type app struct {
 	credentials string // the file of --credentials
 	debug       bool
 	started     bool   // the arguments were valid and the command has begun
-	goOn        string // says how to go on after an interruption
+	resume        string // says how to resume after an interruption
 }
 
 func newRoot(a *app) *cobra.Command {
@@ -63,7 +63,7 @@ colors and progress bars appear on a terminal only.
 
 	audits := group("audits", "Export, read, flag and follow audits", "")
 	audits.AddCommand(newAuditsExport(a), newAuditsGet(a), newAuditsFlag(a), newAuditsFollow(a))
-	documents := group("documents", "Upload documents and see what became of them", "")
+	documents := group("documents", "Upload documents and check their status", "")
 	documents.AddCommand(newDocumentsUpload(a), newDocumentsStatus(a), newDocumentsWait(a))
 	users := group("users", "List, invite and remove users", "")
 	users.AddCommand(newUsersList(a), newUsersInvite(a), newUsersRemove(a))

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -95,21 +97,24 @@ func (o *output) Write(p []byte) (int, error) {
 // table prints rows: aligned and with a header on a terminal, tab-separated
 // and without one elsewhere.
 func (o *output) table(header []string, rows [][]string) error {
-	w := bufio.NewWriter(o.out)
-	if !o.tty {
-		for _, row := range rows {
-			fmt.Fprintln(w, strings.Join(cleanAll(row), "\t"))
-		}
-		return w.Flush()
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, strings.Join(header, "\t"))
+	var b bytes.Buffer
 	for _, row := range rows {
-		fmt.Fprintln(t, strings.Join(cleanAll(row), "\t"))
+		b.WriteString(strings.Join(cleanAll(row), "\t") + "\n")
 	}
-	_ = t.Flush() // w keeps the error
-	return w.Flush()
+	if !o.tty {
+		_, err := b.WriteTo(o.out)
+		return err
+	}
+	var aligned bytes.Buffer
+	t := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.Join(header, "\t"))
+	_, _ = b.WriteTo(t)
+	_ = t.Flush() // a buffer takes everything
+	_, err := o.out.Write(trailing.ReplaceAll(aligned.Bytes(), nil))
+	return err
 }
+
+var trailing = regexp.MustCompile(`(?m) +$`)
 
 // jsonLine prints a value as one line of JSON.
 func (o *output) jsonLine(v any) error {

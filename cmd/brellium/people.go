@@ -13,7 +13,7 @@ import (
 	"github.com/brellium/brellium-go"
 )
 
-// A person is a row of a CSV file, and what became of it.
+// A person is a row of a CSV file, and its result.
 type person struct {
 	Line   int    `json:"line"`
 	Email  string `json:"email"`
@@ -93,10 +93,10 @@ func readPeople(path string) (people []person, err error) {
 	return people, nil
 }
 
-// addPeople makes sure that each person exists, and prints what became of each.
+// addPeople makes sure that each person exists, and prints the result of each.
 // An error that would meet every request ends it.
 func (a *app) addPeople(ctx context.Context, people []person, asJSON bool, ensure func(person) (existed bool, err error)) error {
-	a.goOn = "Run the same command again: whoever was added is found to exist."
+	a.resume = "Run the same command again: whoever was added is found to exist."
 	counts := map[string]int{}
 	var ended error
 	for i := range people {

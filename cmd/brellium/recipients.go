@@ -35,7 +35,7 @@ func newRecipientsAdd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add FILE.csv",
 		Short: "Add the email recipients in a CSV file",
-		Long: `Adds each email recipient in a CSV file and prints what became of each: done,
+		Long: `Adds each email recipient in a CSV file and prints the result of each: done,
 existed or failed. Nobody is added twice, so the command can be run again.
 
 ` + peopleFileHelp,

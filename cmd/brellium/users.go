@@ -38,7 +38,7 @@ func newUsersInvite(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "invite FILE.csv",
 		Short: "Invite the users in a CSV file",
-		Long: `Invites each user in a CSV file and prints what became of each: done, existed
+		Long: `Invites each user in a CSV file and prints the result of each: done, existed
 or failed. Nobody is invited twice, so the command can be run again.
 
 ` + peopleFileHelp,
@@ -90,7 +90,7 @@ func newUsersRemove(a *app) *cobra.Command {
 			if err := a.confirm(cmd.Context(), "Remove "+count(len(args), "user")+" and revoke their access?", yes); err != nil {
 				return err
 			}
-			a.goOn = "Run the same command again to remove the rest."
+			a.resume = "Run the same command again to remove the rest."
 			results := make([]result, len(args))
 			removed := 0
 			for i, arg := range args {
