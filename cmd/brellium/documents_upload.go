@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -125,7 +126,7 @@ func (u *documentsUpload) report(paths []string, results []brellium.UploadResult
 		}
 		missing = append(missing, paths[i])
 		if r.Err != nil && r.Status == brellium.UploadFailed {
-			items[i].Error = r.Err.Error()
+			items[i].Error = uploadReason(r.Err)
 		}
 		if code, _ := explain(r.Err); limits == nil && code > exitUsage {
 			limits = r.Err
@@ -148,6 +149,21 @@ func (u *documentsUpload) report(paths []string, results []brellium.UploadResult
 		return &failure{code, strings.TrimSuffix(text, ".") + "; then " + again + "."}
 	}
 	return partial("%s did not arrive; %s.", count(len(missing), "file"), again)
+}
+
+// uploadReason says why a file did not arrive.
+func uploadReason(err error) string {
+	var upload *brellium.UploadError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "interrupted"
+	case errors.As(err, &upload) && upload.StatusCode > 0:
+		return strings.TrimSpace(fmt.Sprintf("storage responded with HTTP %d %s", upload.StatusCode, upload.Code))
+	case errors.As(err, &upload) && upload.Err != nil:
+		err = upload.Err
+	}
+	_, text := explain(err)
+	return text
 }
 
 // collect returns the paths of the files to upload.

@@ -38,7 +38,7 @@ type app struct {
 	credentials string // the file of --credentials
 	debug       bool
 	started     bool   // the arguments were valid and the command has begun
-	resume        string // says how to resume after an interruption
+	resume      string // says how to resume after an interruption
 }
 
 func newRoot(a *app) *cobra.Command {

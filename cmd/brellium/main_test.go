@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -283,4 +284,29 @@ func commandNames() (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+func TestSecondInterruptEndsAtOnce(t *testing.T) {
+	emulator := brelliumtest.New()
+	emulator.SeedAudits(200)
+	require.NoError(t, emulator.Start())
+	defer emulator.Close()
+	// Nobody reads standard output, so that the command cannot end cleanly.
+	cmd := exec.CommandContext(t.Context(), "brellium", "audits", "export", "--format", "jsonl")
+	cmd.Env = []string{"BRELLIUM_BASE_URL=" + emulator.URL, "BRELLIUM_CLIENT_ID=" + emulator.ClientID, "BRELLIUM_CLIENT_SECRET=" + emulator.ClientSecret}
+	_, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	for tick := time.NewTicker(time.Millisecond); emulator.CountStatus(brelliumtest.OpAuditList, 200) == 0; <-tick.C {
+	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+	lines := bufio.NewScanner(stderr)
+	require.True(t, lines.Scan())
+	assert.Equal(t, "Stopping. Press Ctrl-C again to stop at once.", lines.Text())
+	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+	assert.False(t, lines.Scan())
+	_ = cmd.Wait()
+	assert.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode())
 }

@@ -61,7 +61,7 @@ func (o *output) progress(text string, done, total int64, bytes bool) {
 	switch {
 	case o.errTTY && o.bar == nil:
 		o.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(o.err), progressbar.OptionShowBytes(bytes),
-			progressbar.OptionShowCount(), progressbar.OptionSetWidth(24), progressbar.OptionClearOnFinish(),
+			progressbar.OptionSetWidth(24), progressbar.OptionClearOnFinish(),
 			progressbar.OptionSetElapsedTime(false), progressbar.OptionUseANSICodes(true))
 		fallthrough
 	case o.errTTY:
@@ -195,12 +195,12 @@ func count(n int, noun string) string {
 // size returns a number of bytes for people.
 func size(n int64) string {
 	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	case n >= 1e9:
+		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	case n >= 1e3:
+		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
 	}
 	return fmt.Sprintf("%d bytes", n)
 }
