@@ -11,6 +11,8 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -25,6 +27,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
@@ -111,7 +114,7 @@ func TestDoctorNamesTheDifference(t *testing.T) {
 		},
 		{
 			name:  "an expired certificate",
-			serve: expiredCertificate,
+			serve: certificate(time.Date(2020, 1, 31, 0, 0, 0, 0, time.UTC), true),
 			lines: []string{"✗ TLS: the certificate expired on 2020-01-31; check the clock of this computer too"},
 			code:  exitPartial,
 		},
@@ -158,7 +161,25 @@ func TestDoctorNamesTheDifference(t *testing.T) {
 			lines: []string{"! Audit: fields that are not described: a field whose name is not shown (array), priority (integer)"},
 			code:  exitDone,
 		},
+		{
+			name:  "an unknown authority",
+			serve: certificate(time.Now().AddDate(1, 0, 0), false),
+			lines: []string{"✗ TLS: the certificate was issued by an authority that this computer does not trust; a proxy may inspect the connection"},
+			code:  exitPartial,
+		},
+		{
+			name:  "a certificate that expires soon",
+			serve: certificate(time.Now().Add(24*time.Hour), true),
+			lines: []string{"! TLS: TLS 1.3, 1 certificate, valid until " + time.Now().Add(24*time.Hour).UTC().Format(time.DateOnly) + ", which is soon"},
+			code:  exitDone,
+		},
 		{name: "nothing", code: exitDone},
+		{
+			name:  "nothing, over TLS",
+			serve: certificate(time.Date(2100, 1, 31, 0, 0, 0, 0, time.UTC), true),
+			lines: []string{"✓ TLS: TLS 1.3, 1 certificate, valid until 2100-01-31"},
+			code:  exitDone,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			emulator := brelliumtest.New(brelliumtest.WithAuditDelay(0))
@@ -208,7 +229,7 @@ func TestDoctorNamesTheDifference(t *testing.T) {
 				}
 			}
 			assert.LessOrEqual(t, emulator.Count(brelliumtest.OpAny), maxRequests)
-			if test.name == "nothing" {
+			if strings.HasPrefix(test.name, "nothing") {
 				assert.Contains(t, out, " held, 0 differ, ")
 			}
 			for _, private := range []string{emulator.ClientID, emulator.ClientSecret, "example", "127.0.0.1", "secret_new_status", "4711", "Maria", "emulator-token",
@@ -267,23 +288,47 @@ func proxyWithLogin(t *testing.T, _ http.Handler) []string {
 	return []string{"BRELLIUM_BASE_URL=https://api.brellium.test", "HTTPS_PROXY=" + proxy.URL}
 }
 
-// expiredCertificate serves the handler with a certificate that has expired but
-// is trusted.
-func expiredCertificate(t *testing.T, handler http.Handler) []string {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "expired"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Date(2019, 1, 31, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2020, 1, 31, 0, 0, 0, 0, time.UTC),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+// certificate serves the handler over TLS with a certificate that expires at
+// this time.
+func certificate(notAfter time.Time, trusted bool) func(*testing.T, http.Handler) []string {
+	return func(t *testing.T, handler http.Handler) []string {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example"}, IsCA: true, BasicConstraintsValid: true,
+			NotBefore: time.Date(2019, 1, 31, 0, 0, 0, 0, time.UTC), NotAfter: notAfter,
+			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+		require.NoError(t, err)
+		server := httptest.NewUnstartedServer(handler)
+		server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		env := []string{"BRELLIUM_BASE_URL=" + server.URL}
+		if trusted {
+			file := filepath.Join(t.TempDir(), "ca.pem")
+			require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+			env = append(env, "SSL_CERT_FILE="+file)
+		}
+		return env
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	require.NoError(t, err)
-	file := filepath.Join(t.TempDir(), "ca.pem")
-	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	server := httptest.NewUnstartedServer(handler)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	return []string{"BRELLIUM_BASE_URL=" + server.URL, "SSL_CERT_FILE=" + file}
+}
+
+func TestDoctorSendsNoMoreThanItsLimit(t *testing.T) {
+	r := newRecorder()
+	r.next = brelliumtest.New().Transport()
+	for i := range maxRequests + 1 {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, brelliumtest.InProcessURL+"/v2/audits", nil)
+		require.NoError(t, err)
+		resp, err := r.RoundTrip(req)
+		if i < maxRequests {
+			require.NoError(t, err)
+			resp.Body.Close()
+		} else {
+			require.ErrorIs(t, err, brellium.ErrDoNotSend)
+		}
+	}
+	assert.Equal(t, maxRequests, r.requests)
 }

@@ -137,7 +137,9 @@ func (u *documentsUpload) report(paths []string, results []brellium.UploadResult
 	u.note("%s: %d stored, %d already there, %d failed, %d not started.", count(len(results), "file"),
 		counts[brellium.UploadStored], counts[brellium.UploadAlreadyThere], counts[brellium.UploadFailed], counts[brellium.UploadNotStarted])
 	if len(missing) == 0 {
-		_ = os.Remove(u.failed) // of an earlier run
+		if u.from != "" && u.from == u.failed {
+			_ = os.Remove(u.failed) // the list is done
+		}
 		return errors.Join(printErr, uploadErr)
 	}
 	if err := saveFile(u.failed, []byte(strings.Join(missing, "\n")+"\n")); err != nil {

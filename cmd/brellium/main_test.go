@@ -38,6 +38,8 @@ func TestMain(m *testing.M) {
 //	    starts an emulator and sets the credentials in the environment
 //	fault OPERATION STATUS [CODE]
 //	    makes every request of an operation fail; without a code with a bare 403
+//	no-faults
+//	    ends all faults
 //	slow-storage D
 //	    makes the storage host take so long to read a file
 //	invite-fails
@@ -52,6 +54,8 @@ func TestMain(m *testing.M) {
 //	requests OPERATION N
 //	    expects that the emulator has received so many requests
 //	unique FILE… N
+//	    expects N audits in the files together, each once
+//	covers FILE… N
 //	    expects N different audits in the files together
 //	uploaded N
 //	    expects N documents, each stored exactly once
@@ -97,8 +101,10 @@ func TestScripts(t *testing.T) {
 					ts.Fatalf("%d requests of %s", got, args[0])
 				}
 			},
-			"unique":   uniqueAudits,
-			"uploaded": uploaded,
+			"unique":    func(ts *testscript.TestScript, _ bool, args []string) { audits(ts, args, false) },
+			"covers":    func(ts *testscript.TestScript, _ bool, args []string) { audits(ts, args, true) },
+			"no-faults": func(ts *testscript.TestScript, _ bool, _ []string) { emulatorOf(ts).ClearFaults() },
+			"uploaded":  uploaded,
 			"invitations": func(ts *testscript.TestScript, _ bool, args []string) {
 				if got := emulatorOf(ts).Invitations(args[0]); strconv.Itoa(got) != args[1] {
 					ts.Fatalf("%d invitations", got)
@@ -220,7 +226,8 @@ func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("signal.code"), []byte(strconv.Itoa(cmd.ProcessState.ExitCode())+"\n"), 0o600))
 }
 
-func uniqueAudits(ts *testscript.TestScript, _ bool, args []string) {
+// audits counts the different audits in files.
+func audits(ts *testscript.TestScript, args []string, repeats bool) {
 	want := args[len(args)-1]
 	ids := map[string]int{}
 	for _, file := range args[:len(args)-1] {
@@ -235,7 +242,7 @@ func uniqueAudits(ts *testscript.TestScript, _ bool, args []string) {
 			} else if i == 0 {
 				continue // the header of a CSV file
 			}
-			if ids[id]++; ids[id] > 1 {
+			if ids[id]++; ids[id] > 1 && !repeats {
 				ts.Fatalf("an audit is there twice (line %d of %s)", i+1, file)
 			}
 		}

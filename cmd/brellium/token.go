@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/brellium/brellium-go"
 )
 
 func newToken(a *app) *cobra.Command {
@@ -22,6 +25,9 @@ organization until it expires.`,
 				return err
 			}
 			token, err := client.OAuth.CreateToken(cmd.Context())
+			if invalid := (*brellium.ValidationError)(nil); errors.As(err, &invalid) {
+				return usage("A fixed access token is in use, so none can be minted; use a client id and secret instead.")
+			}
 			if err != nil {
 				return err
 			}
