@@ -62,13 +62,37 @@ func TestCommandPage(t *testing.T) {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 
+	// The ids of what the commands create depend on the number of requests.
+	known := map[string]string{}
+	stable := func(text string) string {
+		var ids []string
+		for _, d := range emulator.Documents() {
+			ids = append(ids, d.DocumentID)
+		}
+		for _, u := range emulator.Users() {
+			ids = append(ids, u.UserID)
+		}
+		for _, r := range emulator.EmailRecipients() {
+			ids = append(ids, r.EmailRecipientID)
+		}
+		for _, id := range append(ids, emulator.AuditIDs()[241:]...) {
+			if known[id] == "" {
+				known[id] = fmt.Sprintf("7d1f0c3a-52b6-4e0d-9a41-%012d", len(known)+1)
+			}
+		}
+		for id, with := range known {
+			text = strings.ReplaceAll(text, id, with)
+		}
+		return stableText(strings.ReplaceAll(text, server.URL, "http://127.0.0.1:8080"))
+	}
 	document := emulator.Documents()[0].DocumentID
 	run := func(command string, lines ...int) string {
+		command = strings.ReplaceAll(command, "DOCUMENT", document)
 		var out bytes.Buffer
 		// As on a terminal, but without colors and progress bars.
 		a := &app{output: &output{in: strings.NewReader(""), out: &out, err: &out, tty: true}}
 		root := newRoot(a)
-		root.SetArgs(strings.Fields(strings.ReplaceAll(command, "DOCUMENT", document))[1:])
+		root.SetArgs(strings.Fields(command)[1:])
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		if command == "brellium emulator" {
@@ -80,7 +104,7 @@ func TestCommandPage(t *testing.T) {
 		if code != exitDone {
 			text += fmt.Sprintf("$ echo $?\n%d\n", code)
 		}
-		return block("$ " + command + "\n" + stable(text, server.URL))
+		return block(stable("$ " + command + "\n" + text))
 	}
 	parsed, err := template.New("page").Funcs(template.FuncMap{
 		"run":  run,
@@ -95,7 +119,7 @@ func TestCommandPage(t *testing.T) {
 		},
 		"file": func(name string, lines int) (string, error) {
 			data, err := os.ReadFile(name)
-			return block(stable(cut(string(data), []int{lines}), server.URL)), err
+			return block(stable(cut(string(data), []int{lines}))), err
 		},
 	}).Parse(string(tmpl))
 	require.NoError(t, err)
@@ -124,9 +148,8 @@ func cut(text string, lines []int) string {
 	return strings.Join(all[:lines[0]], "") + "…\n"
 }
 
-// stable replaces what differs from run to run.
-func stable(text, url string) string {
-	text = strings.ReplaceAll(text, url, "http://127.0.0.1:8080")
+// stableText replaces what differs from run to run.
+func stableText(text string) string {
 	for _, r := range []struct{ pattern, with string }{
 		{`request [0-9a-f-]{36}`, "request 5f0c2d1e-7a64-4c1b-9a55-3f6f1c1d2e3f"},
 		{`Bearer( +)\S+`, "Bearer${1}2026-01-31T09:00:00Z"},

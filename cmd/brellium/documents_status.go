@@ -42,8 +42,20 @@ func newDocumentsStatus(a *app) *cobra.Command {
 	return cmd
 }
 
-func yesNo(b bool) string {
-	return map[bool]string{true: "yes", false: "no"}[b]
+// yesNo returns a bool or a *bool as text. Nil means that the API did not say.
+func yesNo(v any) string {
+	switch v := v.(type) {
+	case *bool:
+		if v != nil {
+			return yesNo(*v)
+		}
+	case bool:
+		if v {
+			return "yes"
+		}
+		return "no"
+	}
+	return "unknown"
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

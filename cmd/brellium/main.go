@@ -1,6 +1,11 @@
 // Command brellium exports audits, uploads documents, manages users and email
 // recipients, and checks the Brellium v2 API against the assumptions of
-// brellium-go. It is described in docs/command.md.
+// brellium-go:
+//
+//	go install github.com/brellium/brellium-go/cmd/brellium@latest
+//	brellium doctor
+//
+// It is described in docs/command.md of the repository.
 package main
 
 import (
