@@ -9,13 +9,19 @@ import (
 	"github.com/brellium/brellium-go"
 )
 
-// client returns a client with the credentials of --credentials, or else of the
-// environment.
-func (a *app) client(opts ...brellium.ClientOption) (*brellium.Client, error) {
+// options adds the options of every client.
+func (a *app) options(opts ...brellium.ClientOption) []brellium.ClientOption {
 	opts = append(opts, brellium.WithUserAgent("brellium-command/"+brellium.Version))
 	if a.debug {
 		opts = append(opts, brellium.WithLogger(slog.New(slog.NewTextHandler(a, &slog.HandlerOptions{Level: slog.LevelDebug}))))
 	}
+	return opts
+}
+
+// client returns a client with the credentials of --credentials, or else of the
+// environment.
+func (a *app) client(opts ...brellium.ClientOption) (*brellium.Client, error) {
+	opts = a.options(opts...)
 	if a.credentials != "" {
 		values, err := readCredentials(a.credentials)
 		if err != nil {

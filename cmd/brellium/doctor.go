@@ -77,8 +77,9 @@ func (d *doctor) emulate(ctx context.Context) (*brellium.Client, error) {
 	if err := seed(ctx, emulator); err != nil {
 		return nil, err
 	}
+	emulator.SetRemaining(100) // as before the seed
 	d.recorder.next = emulator.Transport()
-	return emulator.Client(brellium.WithHTTPClient(&http.Client{Transport: d.recorder}), brellium.WithMaxRetries(0))
+	return emulator.Client(d.options(brellium.WithHTTPClient(&http.Client{Transport: d.recorder}), brellium.WithMaxRetries(0))...)
 }
 
 // seed gives an emulator a document, a user and an email recipient.
