@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brellium/brellium-go"
+)
+
+func newDocumentsUpload(a *app) *cobra.Command {
+	u := &documentsUpload{app: a}
+	cmd := &cobra.Command{
+		Use:   "upload DIR|FILE…",
+		Short: "Upload files to be audited",
+		Long: `Uploads files, and all files in folders and their subfolders, except hidden ones.
+
+The id of a document is made from its file, so running the same command again
+sends only the files that have not arrived and creates no document twice. The
+result of each file is printed as a table, or with --json as JSON lines. The
+paths of files that did not arrive are written to --failed FILE, with mode 0600;
+--from FILE uploads the files that it lists.`,
+		Example: `  brellium documents upload notes/
+  brellium documents upload --from upload-failed.txt`,
+		RunE: func(cmd *cobra.Command, args []string) error { return u.run(cmd, args) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&u.from, "from", "", "upload the files whose paths are the lines of `FILE` (- for standard input)")
+	flags.StringVar(&u.failed, "failed", "upload-failed.txt", "write the paths of files that did not arrive to `FILE`")
+	flags.StringVar(&u.docType, "doc-type", "", "the document `type` of all files")
+	flags.IntVar(&u.concurrency, "concurrency", 4, "how many files are sent concurrently")
+	flags.BoolVar(&u.asJSON, "json", false, "print JSON lines")
+	return cmd
+}
+
+type documentsUpload struct {
+	*app
+	from, failed, docType string
+	concurrency           int
+	asJSON                bool
+}
+
+type uploadRow struct {
+	File       string `json:"file"`
+	Result     string `json:"result"`
+	DocumentID string `json:"document_id,omitempty"`
+	Error      string `json:"error,omitempty"`
+}
+
+func (u *documentsUpload) run(cmd *cobra.Command, args []string) error {
+	paths, err := u.collect(args)
+	if err != nil {
+		return err
+	}
+	if len(paths) == 0 {
+		return usage("There are no files to upload.")
+	}
+	files := make([]brellium.UploadFile, len(paths))
+	var total int64
+	kinds := map[string]int{}
+	for i, path := range paths {
+		// The SDK may make the id of a document from the path too, so it must
+		// not depend on the current folder.
+		absolute, err := filepath.Abs(path)
+		if err != nil {
+			return err
+		}
+		if files[i], err = brellium.FileFromPath(absolute); err != nil {
+			return usage("%s cannot be uploaded: it is not a readable regular file.", path)
+		}
+		files[i].DocType = u.docType
+		total += files[i].Size
+		kinds[cmp.Or(strings.ToLower(strings.TrimPrefix(filepath.Ext(path), ".")), "no extension")]++
+	}
+	client, err := u.client()
+	if err != nil {
+		return err
+	}
+	var parts []string
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		parts = append(parts, fmt.Sprintf("%d %s", kinds[kind], kind))
+	}
+	u.note("%s, %s (%s).", count(len(files), "file"), size(total), strings.Join(parts, ", "))
+	u.resume = "Run the same command again to send the rest."
+
+	results, err := client.Documents.Upload(cmd.Context(), files, brellium.UploadOptions{
+		Concurrency: u.concurrency,
+		OnProgress: func(p brellium.UploadProgress) {
+			text := fmt.Sprintf("%d of %s", p.FilesDone, count(p.Files, "file"))
+			if p.FilesFailed > 0 {
+				text += fmt.Sprintf(", %d failed", p.FilesFailed)
+			}
+			u.progress(text, p.BytesDone, max(p.Bytes, 1), true)
+		},
+	})
+	u.endProgress()
+	if results == nil {
+		return err
+	}
+	return u.report(paths, results, err)
+}
+
+// report prints the results, writes the list of failed files, and returns the
+// command's error.
+func (u *documentsUpload) report(paths []string, results []brellium.UploadResult, uploadErr error) error {
+	counts := map[brellium.UploadStatus]int{}
+	items := make([]uploadRow, len(results))
+	var missing []string
+	var limits error // the first error of a file that has an exit code of its own
+	for i, r := range results {
+		counts[r.Status]++
+		items[i] = uploadRow{File: paths[i], Result: string(r.Status), DocumentID: r.DocumentID}
+		if r.Status == brellium.UploadStored || r.Status == brellium.UploadAlreadyThere {
+			continue
+		}
+		missing = append(missing, paths[i])
+		if r.Err != nil && r.Status == brellium.UploadFailed {
+			items[i].Error = uploadReason(r.Err)
+		}
+		if code, _ := explain(r.Err); limits == nil && code > exitUsage {
+			limits = r.Err
+		}
+	}
+	printErr := rows(u.output, u.asJSON, []string{"FILE", "RESULT", "DOCUMENT", "ERROR"}, items,
+		func(r uploadRow) []string { return []string{r.File, r.Result, r.DocumentID, r.Error} })
+	u.note("%s: %d stored, %d already there, %d failed, %d not started.", count(len(results), "file"),
+		counts[brellium.UploadStored], counts[brellium.UploadAlreadyThere], counts[brellium.UploadFailed], counts[brellium.UploadNotStarted])
+	if len(missing) == 0 {
+		if u.from != "" && u.from == u.failed {
+			_ = os.Remove(u.failed) // the list is done
+		}
+		return errors.Join(printErr, uploadErr)
+	}
+	if err := saveFile(u.failed, []byte(strings.Join(missing, "\n")+"\n")); err != nil {
+		return errors.Join(err, uploadErr)
+	}
+	again := fmt.Sprintf("run the same command again, or upload them with --from %s", u.failed)
+	if limits != nil {
+		code, text := explain(limits)
+		return &failure{code, strings.TrimSuffix(text, ".") + "; then " + again + "."}
+	}
+	return partial("%s did not arrive; %s.", count(len(missing), "file"), again)
+}
+
+// uploadReason says why a file did not arrive.
+func uploadReason(err error) string {
+	var upload *brellium.UploadError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "interrupted"
+	case errors.As(err, &upload) && upload.StatusCode > 0:
+		return strings.TrimSpace(fmt.Sprintf("storage responded with HTTP %d %s", upload.StatusCode, upload.Code))
+	case errors.As(err, &upload) && upload.Err != nil:
+		err = upload.Err
+	}
+	_, text := explain(err)
+	return text
+}
+
+// collect returns the paths of the files to upload.
+func (u *documentsUpload) collect(args []string) (paths []string, err error) {
+	if (u.from == "") == (len(args) == 0) {
+		return nil, usage("Name files or folders, or use --from FILE.")
+	}
+	if u.from != "" {
+		return u.listed()
+	}
+	for _, arg := range args {
+		err := filepath.WalkDir(arg, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil { // entry may be nil
+				return err
+			}
+			hidden := strings.HasPrefix(entry.Name(), ".") && path != arg
+			switch {
+			case hidden && entry.IsDir():
+				return filepath.SkipDir
+			case path == arg && !entry.IsDir() || !hidden && entry.Type().IsRegular():
+				paths = append(paths, path)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, usage("%s", fileError(err))
+		}
+	}
+	return unique(paths), nil
+}
+
+// listed returns the paths in the file of --from.
+func (u *documentsUpload) listed() (paths []string, err error) {
+	var r io.Reader = u.in
+	if u.from != "-" {
+		f, err := os.Open(u.from)
+		if err != nil {
+			return nil, usage("%s", fileError(err))
+		}
+		defer f.Close()
+		r = f
+	}
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		if path := strings.TrimRight(lines.Text(), "\r"); path != "" {
+			paths = append(paths, path)
+		}
+	}
+	return unique(paths), lines.Err()
+}
