@@ -47,7 +47,8 @@ import (
 // Operation is "oauth.token". OutcomeUnknown reports true for each of them where
 // the call is a write that may have run.
 func (c *Client) do(ctx context.Context, r request, cfg callConfig, decode func(okResponse) error) (attempts int, err error) {
-	call, err := c.newCall(ctx, r, cfg, c.api.Open())
+	p := c.parts.Open()
+	call, err := c.newCall(ctx, r, cfg, p, p.api)
 	if err != nil {
 		return 0, err
 	}
@@ -69,6 +70,7 @@ type route struct {
 // call is one call in progress.
 type call struct {
 	client    *Client
+	parts     *parts // of client
 	op        *operation
 	route     *route
 	url       url.URL
@@ -99,7 +101,7 @@ type call struct {
 }
 
 // newCall checks everything that can be checked before sending.
-func (c *Client) newCall(ctx context.Context, r request, cfg callConfig, via *route) (*call, error) {
+func (c *Client) newCall(ctx context.Context, r request, cfg callConfig, p *parts, via *route) (*call, error) {
 	if ctx == nil {
 		return nil, &ValidationError{Field: "ctx", Reason: "must not be nil"}
 	}
@@ -111,7 +113,7 @@ func (c *Client) newCall(ctx context.Context, r request, cfg callConfig, via *ro
 		return nil, err
 	}
 	call := &call{
-		client: c, op: r.op, route: via, url: u, header: c.header.Open(), policy: cfg.policy, response: cfg.response,
+		client: c, parts: p, op: r.op, route: via, url: u, header: p.header, policy: cfg.policy, response: cfg.response,
 		retryable: r.retryable || cfg.idempotent || r.op.retry == retryAlways,
 	}
 	if cfg.header != nil {
@@ -167,8 +169,7 @@ func returnError(_ *http.Response, err error, _ int) (*http.Response, error) { r
 // nothing above follows a redirect, wraps an error in a URL, or reads a body.
 var attemptOver = &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}
 
-// RoundTrip makes one attempt: the call is the transport of its own retry
-// layer.
+// RoundTrip makes one attempt: the call is the transport of its retry layer.
 func (c *call) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.waiting = false
 	c.attempt(r.Context())
@@ -242,8 +243,8 @@ func (c *call) admitOnce(ctx context.Context, adm *admission) (admitted bool, er
 		}
 		adm.entered = true
 	}
-	if r.tokens != nil { // before queueing, so that a token request holds no place in the queue
-		if _, err = c.token(ctx); err != nil {
+	if r.tokens != nil && r.tokens.ready() == nil { // before queueing, where it would hold a place
+		if _, err = c.waitForToken(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -261,8 +262,10 @@ func (c *call) admitOnce(ctx context.Context, adm *admission) (admitted bool, er
 		}
 	}
 	if r.tokens != nil { // and again, since it may have expired in the queue
-		if adm.token, err = c.token(ctx); err != nil {
-			return false, err
+		if adm.token = r.tokens.ready(); adm.token == nil {
+			if adm.token, err = c.waitForToken(ctx); err != nil {
+				return false, err
+			}
 		}
 	}
 	return r.guard == nil || r.guard.Current(adm.pass), nil
@@ -311,7 +314,7 @@ func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) 
 		if c.client.seen.silent.Load() && c.client.seen.silent.Swap(false) {
 			c.client.CloseIdleConnections()
 		}
-		o.Result = x.RoundTrip(wire.Transport(c.client.httpClient.Open()), req, c.payload.body, c.policy.idleTimeout)
+		o.Result = x.RoundTrip(wire.Transport(c.parts.httpClient), req, c.payload.body, c.policy.idleTimeout)
 		if o.Silent {
 			c.client.seen.silent.Store(true)
 		}

@@ -40,19 +40,22 @@ type Client struct {
 	requestTemplate *http.Request // copied by every request
 	policy          retryPolicy
 	strict          bool // see WithStrictDecoding
-	credentials     credentials
 	noMessages      bool // WithoutServerMessages
 	seen            *seen
+	parts           redact.Sealed[*parts]
+}
 
-	// Sealed, since a dumper that walks a client would find in them the buffers
-	// of a pool that other clients use too, secrets, and what the caller's own
-	// limiter, token store, observers and logger contain.
-	httpClient    redact.Sealed[*http.Client] // of WithHTTPClient, or nil
-	header        redact.Sealed[http.Header]  // of every API request; read-only
-	api           redact.Sealed[*route]
-	tokenEndpoint redact.Sealed[*route] // has its own rate limit
-	storage       redact.Sealed[*route]
-	observers     redact.Sealed[*observers]
+// parts are sealed, since a dumper that walks a client would find in them the
+// buffers of a pool that other clients use too, secrets, and what the caller's
+// own limiter, token store, observers and logger contain.
+type parts struct {
+	httpClient    *http.Client // of WithHTTPClient, or nil
+	header        http.Header  // of every API request; read-only
+	api           *route
+	tokenEndpoint *route // has its own rate limit
+	storage       *route
+	observers     observers
+	credentials   credentials
 }
 
 // seen is what the responses to a client and its derived clients showed last.
@@ -101,27 +104,28 @@ func NewClient(opts ...ClientOption) (*Client, error) {
 		noMessages:      cfg.noMessages,
 		seen:            new(seen),
 		requestTemplate: &http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, URL: base, Host: base.Host, Method: http.MethodGet},
-		observers:       redact.Seal(&observers{observers: cfg.observers, logger: cfg.logger}),
 	}
-	header := http.Header{"Accept": jsonContentType, "User-Agent": {cfg.fullUserAgent()}}
-	maps.Copy(header, cfg.header)
-	c.header = redact.Seal(header)
-	c.httpClient = redact.Seal(cfg.httpClient)
 	if hc := cfg.httpClient; hc != nil && hc.Timeout > 0 && (c.policy.attemptTimeout == 0 || hc.Timeout < c.policy.attemptTimeout) {
 		c.policy.attemptTimeout = hc.Timeout
 	}
 	guard := block.NewGuard(cfg.blockCooldown)
-	api := &route{host: hostPort(base), guard: guard, limiter: cfg.limiter}
+	p := &parts{
+		httpClient:    cfg.httpClient,
+		header:        http.Header{"Accept": jsonContentType, "User-Agent": {cfg.fullUserAgent()}},
+		api:           &route{host: hostPort(base), guard: guard, limiter: cfg.limiter},
+		tokenEndpoint: &route{host: hostPort(base), guard: guard},
+		storage:       &route{signed: true},
+		observers:     observers{observers: cfg.observers, logger: cfg.logger},
+	}
+	maps.Copy(p.header, cfg.header)
 	if cfg.limiterOption == "" {
-		api.limiter = new(AdaptiveLimiter)
+		p.api.limiter = new(AdaptiveLimiter)
 	}
 	if cfg.maxConcurrency > 0 {
-		api.sem = make(chan struct{}, cfg.maxConcurrency)
+		p.api.sem = make(chan struct{}, cfg.maxConcurrency)
 	}
-	c.api = redact.Seal(api)
-	c.tokenEndpoint = redact.Seal(&route{host: api.host, guard: guard})
-	c.storage = redact.Seal(&route{signed: true})
-	if err := c.setUpTokens(&cfg); err != nil {
+	c.parts = redact.Seal(p)
+	if err := c.setUpTokens(p, &cfg); err != nil {
 		return nil, err
 	}
 	c.setUpServices()
@@ -149,22 +153,23 @@ func (c *Client) setUpServices() {
 // [NewClient]. The event of a block or a limiter mode goes to the client whose
 // call noticed the change.
 func (c *Client) With(opts ...ClientOption) (*Client, error) {
-	shared := c.observers.Open()
+	p := *c.parts.Open()
 	cfg := clientConfig{
 		derived: true, strict: c.strict, policy: c.policy, noMessages: c.noMessages,
-		observers: slices.Clone(shared.observers), logger: shared.logger,
+		observers: slices.Clone(p.observers.observers), logger: p.observers.logger,
 	}
 	if err := cfg.apply(opts); err != nil {
 		return nil, err
 	}
 	d := *c
 	d.policy, d.strict, d.noMessages = cfg.policy, cfg.strict, cfg.noMessages
-	header := maps.Clone(c.header.Open())
+	p.observers = observers{cfg.observers, cfg.logger}
+	p.header = maps.Clone(p.header)
 	if cfg.userAgent != "" {
-		header["User-Agent"] = []string{cfg.fullUserAgent()}
+		p.header["User-Agent"] = []string{cfg.fullUserAgent()}
 	}
-	maps.Copy(header, cfg.header)
-	d.header, d.observers = redact.Seal(header), redact.Seal(&observers{cfg.observers, cfg.logger})
+	maps.Copy(p.header, cfg.header)
+	d.parts = redact.Seal(&p)
 	d.setUpServices()
 	return &d, nil
 }
@@ -179,7 +184,7 @@ func DefaultTransport() *http.Transport { return wire.NewTransport() }
 // share one pool. It does nothing if a transport of the caller's own has no such
 // method. The client can be used afterwards.
 func (c *Client) CloseIdleConnections() {
-	(&http.Client{Transport: wire.Transport(c.httpClient.Open())}).CloseIdleConnections()
+	(&http.Client{Transport: wire.Transport(c.parts.Open().httpClient)}).CloseIdleConnections()
 }
 
 // RateLimit returns the rate limit as the headers of the newest response reported

@@ -123,14 +123,14 @@ func (t *transfer) put(ctx context.Context, address string) *UploadError {
 	if reason != "" {
 		return &UploadError{reason: reason}
 	}
-	header := storageHeader
+	header, parts := storageHeader, t.client.parts.Open()
 	if t.header != nil {
 		header = maps.Clone(header)
 		maps.Copy(header, t.header)
 	}
 	for contentType := t.file.contentType(); ; contentType = nil {
 		t.call = &call{
-			client: t.client, op: opDocumentsPut, route: t.client.storage.Open(), url: u, header: header,
+			client: t.client, parts: parts, op: opDocumentsPut, route: parts.storage, url: u, header: header,
 			policy: t.policy, response: t.response, retryable: true,
 			payload: payload{open: t.open, size: t.file.Size, contentType: contentType, body: t},
 		}

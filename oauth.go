@@ -49,7 +49,7 @@ func (s *OAuthService) CreateToken(ctx context.Context, opts ...CallOption) (*To
 	if ctx == nil {
 		return nil, &ValidationError{Field: "ctx", Reason: "must not be nil"}
 	}
-	if s.client.credentials.id.IsZero() {
+	if s.client.parts.Open().credentials.id.IsZero() {
 		return nil, &ValidationError{Field: "credentials", Reason: "a client with a fixed access token cannot mint one"}
 	}
 	const unset = -1
@@ -74,7 +74,7 @@ func (s *OAuthService) CreateToken(ctx context.Context, opts ...CallOption) (*To
 	if cfg.response != nil {
 		*cfg.response = Response{}
 	}
-	t, err := s.client.api.Open().tokens.fresh(ctx, cfg.response)
+	t, err := s.client.parts.Open().api.tokens.fresh(ctx, cfg.response)
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil, &InterruptedError{Operation: opOAuthToken.name, Err: err, cause: redact.Cause(ctx)}
 	}
@@ -82,25 +82,25 @@ func (s *OAuthService) CreateToken(ctx context.Context, opts ...CallOption) (*To
 }
 
 // setUpTokens sets the client's token source.
-func (c *Client) setUpTokens(cfg *clientConfig) error {
+func (c *Client) setUpTokens(p *parts, cfg *clientConfig) error {
 	if !cfg.accessToken.IsZero() {
 		if cfg.tokenStore != nil {
 			return &ValidationError{Field: "WithTokenStore", Reason: "a fixed access token is not shared"}
 		}
-		c.api.Open().tokens = newStaticTokenSource(cfg.accessToken.Open())
+		p.api.tokens = newStaticTokenSource(cfg.accessToken.Open())
 		return nil
 	}
 	limiter, err := NewFixedLimiter(mintBurst, mintPerSecond)
 	if err != nil {
 		return err
 	}
-	c.tokenEndpoint.Open().limiter = limiter
-	c.credentials = credentials{id: cfg.clientID, secret: cfg.clientSecret}
-	c.api.Open().tokens = newTokenSource(tokenSourceConfig{
+	p.tokenEndpoint.limiter = limiter
+	p.credentials = credentials{id: cfg.clientID, secret: cfg.clientSecret}
+	p.api.tokens = newTokenSource(tokenSourceConfig{
 		mint:   c.mint,
 		store:  cfg.tokenStore,
 		key:    tokenKey(c.baseURL.String(), cfg.clientID.Open(), cfg.clientSecret.Open()),
-		notify: c.observers.Open().reportTokenStore,
+		notify: p.observers.reportTokenStore,
 	})
 	return nil
 }
@@ -109,6 +109,7 @@ func (c *Client) setUpTokens(cfg *clientConfig) error {
 // other, but without a token, and with the token endpoint's own limiter.
 func (c *Client) mint(ctx context.Context, response *Response) (*Token, error) {
 	var t *Token
+	p := c.parts.Open()
 	decode := func(r okResponse) (err error) {
 		t, err = decodeToken(r.body, time.Now())
 		if e, ok := err.(*DecodeError); ok {
@@ -118,9 +119,9 @@ func (c *Client) mint(ctx context.Context, response *Response) (*Token, error) {
 	}
 	call, err := c.newCall(ctx, request{op: opOAuthToken, body: tokenRequest{
 		GrantType:    "client_credentials",
-		ClientID:     c.credentials.id.Open(),
-		ClientSecret: c.credentials.secret.Open(),
-	}}, callConfig{response: response, policy: retryPolicy{maxRetries: mintMaxRetries, explicit: true, attemptTimeout: mintAttemptTimeout, totalTimeout: mintTotalTimeout}}, c.tokenEndpoint.Open())
+		ClientID:     p.credentials.id.Open(),
+		ClientSecret: p.credentials.secret.Open(),
+	}}, callConfig{response: response, policy: retryPolicy{maxRetries: mintMaxRetries, explicit: true, attemptTimeout: mintAttemptTimeout, totalTimeout: mintTotalTimeout}}, p, p.tokenEndpoint)
 	if err != nil {
 		return nil, err
 	}

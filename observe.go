@@ -377,7 +377,7 @@ func hostPort(u *url.URL) string {
 // report passes an event about the call on, if there is an observer or a
 // logger.
 func (c *call) report(ctx context.Context, kind EventKind, fill func(*Event) slog.Level) {
-	if o := c.client.observers.Open(); o.on() {
+	if o := &c.parts.observers; o.on() {
 		e := c.event(kind)
 		level := fill(&e)
 		o.report(ctx, level, e)
@@ -386,7 +386,7 @@ func (c *call) report(ctx context.Context, kind EventKind, fill func(*Event) slo
 
 // reportStart reports that the call begins. It returns the call's context.
 func (c *call) reportStart(ctx context.Context) context.Context {
-	if o := c.client.observers.Open(); len(o.observers) > 0 {
+	if o := &c.parts.observers; len(o.observers) > 0 {
 		return o.observe(ctx, c.event(EventCallStart))
 	}
 	return ctx
@@ -395,7 +395,7 @@ func (c *call) reportStart(ctx context.Context) context.Context {
 // reportAttemptStart reports that an attempt begins. It returns the attempt's
 // context and the headers that the observer adds.
 func (c *call) reportAttemptStart(ctx context.Context) (context.Context, http.Header) {
-	o := c.client.observers.Open()
+	o := &c.parts.observers
 	if len(o.observers) == 0 {
 		return ctx, nil
 	}
@@ -418,7 +418,7 @@ func (c *call) record(caller, observed context.Context, queued, took time.Durati
 			Wait: c.retry.RetryWaitMin, Queued: queued, Duration: took,
 		})
 	}
-	if !c.client.observers.Open().on() {
+	if !c.parts.observers.on() {
 		return
 	}
 	c.report(observed, EventAttemptEnd, func(e *Event) slog.Level {

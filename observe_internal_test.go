@@ -17,7 +17,7 @@ func TestNoAllocationWithoutListeners(t *testing.T) {
 	client, err := NewClient(WithAccessToken("t"))
 	require.NoError(t, err)
 	ctx := context.Background()
-	c := &call{client: client, op: opAuditsRetrieve, route: client.api.Open()}
+	c := &call{client: client, parts: client.parts.Open(), op: opAuditsRetrieve, route: client.parts.Open().api}
 	c.last = outcome{Result: wire.Result{Status: http.StatusServiceUnavailable, Body: []byte(`{"error":{"code":"UNAVAILABLE"}}`)}, verdict: VerdictUnknown, requestID: "r"}
 	gaveUp := &RetriesExhaustedError{Reason: ExhaustedAttempts}
 	start := time.Now()
@@ -33,12 +33,12 @@ func TestNoAllocationWithoutListeners(t *testing.T) {
 		c.reportWait(ctx, time.Second)
 		c.reportBlock(ctx, block.Blocked, start)
 		c.reportEnd(ctx, start, gaveUp)
-		client.observers.Open().reportTokenStore(nil)
+		client.parts.Open().observers.reportTokenStore(nil)
 	}
 	assert.Zero(t, testing.AllocsPerRun(100, tell))
 
 	// With a listener it does allocate, so the measurement works.
-	client.observers.Open().observers = []Observer{ObserverFunc(func(ctx context.Context, _ Event) context.Context { return ctx })}
+	client.parts.Open().observers.observers = []Observer{ObserverFunc(func(ctx context.Context, _ Event) context.Context { return ctx })}
 	tell = func() { c.reportWait(ctx, time.Second) }
 	assert.NotZero(t, testing.AllocsPerRun(100, tell))
 }

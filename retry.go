@@ -101,12 +101,9 @@ func judgeLost(o *outcome) (Verdict, string) {
 	return VerdictUnknown, reason
 }
 
-// token returns the access token. The wait for one counts against the total time,
-// also before the first attempt, which counts from started only.
-func (c *call) token(ctx context.Context) (*Token, error) {
-	if t := c.route.tokens.ready(); t != nil {
-		return t, nil
-	}
+// waitForToken waits for an access token. The wait counts against the total time,
+// also before the first attempt, when that has not begun.
+func (c *call) waitForToken(ctx context.Context) (*Token, error) {
 	begun := time.Now()
 	defer func() { c.waited += time.Since(begun) }()
 	if total := c.policy.totalTimeout; total > 0 && c.attempts == 0 {

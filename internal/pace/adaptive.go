@@ -54,7 +54,7 @@ const (
 // alone. The shared bucket thus makes any number of clients agree.
 type Adaptive struct {
 	trusted      bool    // the configuration says that nobody else uses the bucket
-	share        *Fixed  // limits its own spending
+	share        *Fixed  // limits its own spending; nil: none
 	longest      float64 // seconds; longest interval while shared
 	sawRemaining bool    // a response reported what remains
 	sawRateLimit bool    // there was a 429
@@ -104,9 +104,6 @@ type AdaptiveConfig struct {
 
 // NewAdaptive returns a machine that has seen no response yet.
 func NewAdaptive(c AdaptiveConfig) *Adaptive {
-	if c.Share == nil {
-		c.Share = NewFixed(math.MaxInt, math.MaxInt)
-	}
 	return &Adaptive{
 		trusted: c.Trusted, share: c.Share, longest: min(maxInterval, 1/c.Floor), mode: Probe, interval: 1,
 		limit: documentedLimit, rate: documentedRate, high: documentedLimit,
@@ -136,7 +133,10 @@ func (a *Adaptive) Ready(now time.Duration, behind int) time.Duration {
 	if a.mode == Alone && (idle || late) || a.mode == Shared && idle {
 		a.enterAlone(a.inFlight + restartWindow) // what was known is old
 	}
-	wait := max(a.ready(now, behind), a.pausedUntil-now, a.share.Ready(now, behind), 0)
+	wait := max(a.ready(now, behind), a.pausedUntil-now, 0)
+	if a.share != nil {
+		wait = max(wait, a.share.Ready(now, behind))
+	}
 	a.due = 0
 	if wait > 0 {
 		a.due = now + min(wait, Never-now)
@@ -196,7 +196,9 @@ func (a *Adaptive) Send(now time.Duration) Ticket {
 		a.next = a.slot + seconds(interval)
 		a.fresh = false
 	}
-	a.share.Send(now)
+	if a.share != nil {
+		a.share.Send(now)
+	}
 	return Ticket{Sent: now, ended: a.ended, send: a.sends}
 }
 
@@ -209,7 +211,9 @@ func (a *Adaptive) Cancel(now time.Duration, t Ticket) {
 	if t.send == a.sends {
 		a.next = a.slot
 	}
-	a.share.Cancel(now, t)
+	if a.share != nil {
+		a.share.Cancel(now, t)
+	}
 }
 
 // giveBack returns the token of an attempt that ended without spending it.
@@ -248,7 +252,9 @@ func (a *Adaptive) Done(now time.Duration, t Ticket, r Report) {
 	now = a.advance(now)
 	a.lastActive = now
 	a.inFlight--
-	a.share.Done(now, t, r)
+	if a.share != nil {
+		a.share.Done(now, t, r)
+	}
 	if limit := min(float64(r.Limit), maxLimit); r.Known && limit >= 1 && limit != a.limit {
 		a.limit, a.rate, a.baseAt = limit, documentedRate, 0
 	}
@@ -445,7 +451,10 @@ func (a *Adaptive) Idle(now time.Duration) {
 // tokens.
 func (a *Adaptive) AtLeast(now time.Duration, ahead int) time.Duration {
 	now = a.advance(now)
-	wait := max(a.pausedUntil-now, a.share.AtLeast(now, ahead))
+	wait := max(a.pausedUntil-now, 0)
+	if a.share != nil {
+		wait = max(wait, a.share.AtLeast(now, ahead))
+	}
 	if a.mode == Probe || a.mode == Open {
 		return wait
 	}
@@ -459,3 +468,21 @@ func (a *Adaptive) AtLeast(now time.Duration, ahead int) time.Duration {
 func (a *Adaptive) State(now time.Duration) State {
 	return State{Mode: a.mode, InFlight: a.inFlight, PausedFor: max(a.pausedUntil-now, 0)}
 }
+
+// inSeconds is d.Seconds() at a third of the cost, precise enough for pacing.
+func inSeconds(d time.Duration) float64 { return float64(d) * 1e-9 }
+
+// seconds converts a number of seconds to a duration, rounded up, so that a wait
+// is never too short.
+func seconds(s float64) time.Duration {
+	if s <= 0 {
+		return 0
+	}
+	if s >= maxSeconds {
+		return time.Duration(math.MaxInt64) / 4
+	}
+	return time.Duration(math.Ceil(s * float64(time.Second)))
+}
+
+// maxSeconds is about 73 years; waits beyond it would overflow sums.
+const maxSeconds = float64(math.MaxInt64) / float64(time.Second) / 4

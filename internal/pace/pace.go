@@ -111,21 +111,3 @@ type Machine interface {
 	// State returns the public part of the state.
 	State(now time.Duration) State
 }
-
-// inSeconds is d.Seconds() at a third of the cost, precise enough for pacing.
-func inSeconds(d time.Duration) float64 { return float64(d) * 1e-9 }
-
-// seconds converts a number of seconds to a duration, rounded up, so that a wait
-// is never too short.
-func seconds(s float64) time.Duration {
-	if s <= 0 {
-		return 0
-	}
-	if s >= maxSeconds {
-		return time.Duration(math.MaxInt64) / 4
-	}
-	return time.Duration(math.Ceil(s * float64(time.Second)))
-}
-
-// maxSeconds is about 73 years; waits beyond it would overflow sums.
-const maxSeconds = float64(math.MaxInt64) / float64(time.Second) / 4
