@@ -15,30 +15,29 @@ const (
 // The settings, each with its reason and a row of docs/limiter.md that is missed
 // without it. They were chosen on the seeds 0 to 19.
 const (
-	probeEvery     = 250 * time.Millisecond // slower than the refill: after the first, no probe is rate limited (row 1)
-	openAfter      = 4                      // probes without a reported limit before nothing is paced: one proves nothing (row 1)
-	reserve        = 2.0                    // tokens left while alone, for the first requests of a newcomer (row 34)
-	room           = 1.1                    // targets left as well while others may be hidden by a fast refill (row 29)
-	firstWindow    = 2                      // attempts in flight when alone begins, doubled each round trip (row 8)
-	restartWindow  = 4                      // the same after a pause, for a batch of calls (row 34: 0.13 s with 2)
-	idleAfter      = 10 * time.Second       // a pause after which others may have spent (row 34)
-	lateAfter      = 2 * time.Second        // a wake-up so late means that the process stood still (row 22)
-	aloneAfter     = 10 * time.Second       // without a sign of others before alone (row 34)
-	aloneResponses = 4                      // and so many responses; no row is missed with 1
-	measureOver    = 5 * time.Second        // time over which the refill is measured; longer hides others (row 29)
-	targetLeft     = 11.0                   // tokens left while shared, for small bursts of others (row 11)
-	pullGain       = 0.8                    // pulls all intervals to 1 s, which makes shares equal; more empties the bucket (row 33)
-	errorGain      = 3.3                    // weight of the error of what remains; less empties the bucket (rows 21, 33)
-	minInterval    = 0.02                   // seconds; far below the share of any process at 5 a second
-	maxInterval    = 20.0                   // seconds; 80 processes need 16, and a longer one leaves tokens unused (rows 14, 30, 33)
-	retryWithin    = 6.0                    // seconds; lets a call try several times before its time is up (rows 30, 33)
-	stretch        = 1.7                    // factor of the interval for each burst of 429s (rows 14, 30)
-	lookAhead      = 0.5                    // part of the interval for which a fast fall is extrapolated (row 14)
-	fastFall       = 2.5                    // tokens a second; a slower fall is noise (row 34)
-	maxFall        = 40.0                   // tokens; limit of the extrapolation (row 21)
-	sameAfter      = 2 * time.Second        // after so long the refill must show (row 28)
-	sameReports    = 3                      // unchanged reports before they are not believed (row 28)
-	sameGrowth     = 1.2                    // factor by which each must make the interval longer (rows 8, 10)
+	probeEvery    = 250 * time.Millisecond // slower than the refill: after the first, no probe is rate limited (row 1)
+	openAfter     = 4                      // probes without a reported limit before nothing is paced: one proves nothing (row 1)
+	reserve       = 2.0                    // tokens left while alone, for the first requests of a newcomer (row 34)
+	room          = 1.0                    // targets left as well while others may be hidden by a fast refill (row 29)
+	firstWindow   = 2                      // attempts in flight when alone begins (row 8)
+	restartWindow = 4                      // the same after a pause, for a batch of calls (row 34: 0.13 s with 2)
+	idleAfter     = 10 * time.Second       // a pause after which others may have spent (row 34)
+	lateAfter     = 2 * time.Second        // a wake-up so late means that the process stood still (row 22)
+	aloneAfter    = 10 * time.Second       // without a sign of others before alone (row 34)
+	measureOver   = 5 * time.Second        // time over which the refill is measured; longer hides others (row 29)
+	targetLeft    = 11.0                   // tokens left while shared, for small bursts of others (row 11)
+	pullGain      = 0.8                    // pulls all intervals to 1 s, which makes shares equal; more empties the bucket (row 33)
+	errorGain     = 3.3                    // weight of the error of what remains; less empties the bucket (rows 21, 33)
+	minInterval   = 0.02                   // seconds; far below the share of any process at 5 a second
+	maxInterval   = 20.0                   // seconds; 80 processes need 16, and a longer one leaves tokens unused (rows 14, 30, 33)
+	retryWithin   = 6.0                    // seconds; lets a call try several times before its time is up (rows 30, 33)
+	stretch       = 1.7                    // factor of the interval for each burst of 429s (rows 14, 30)
+	lookAhead     = 0.5                    // part of the interval for which a fast fall is extrapolated (row 14)
+	fastFall      = 2.5                    // tokens a second; a slower fall is noise (row 34)
+	maxFall       = 40.0                   // tokens; limit of the extrapolation (row 21)
+	sameAfter     = 2 * time.Second        // after so long the refill must show (row 28)
+	sameReports   = 3                      // unchanged reports before they are not believed (row 28)
+	sameGrowth    = 1.2                    // factor by which each must make the interval longer (rows 8, 10)
 )
 
 // Adaptive tracks the server's bucket. It rests on two ideas.
@@ -88,7 +87,7 @@ type Adaptive struct {
 	same        int           // unchanged reports in a row
 	lastOther   time.Duration // last sign that others spend
 	otherSend   int           // number of sends by then
-	consistent  int           // responses since then
+	unlimited   int           // responses without a reported limit
 	grace       bool          // still alone after that sign
 }
 
@@ -285,9 +284,9 @@ func (a *Adaptive) Done(now time.Duration, t Ticket, r Report) {
 // After some of them nothing is paced until the first 429, and from then on by
 // the documented limit and the machine's own sends.
 func (a *Adaptive) noLimitReported() {
-	a.consistent++
+	a.unlimited++
 	switch {
-	case !a.sawRateLimit && a.consistent >= openAfter:
+	case !a.sawRateLimit && a.unlimited >= openAfter:
 		a.mode = Open
 	case a.sawRateLimit && a.mode != Alone:
 		a.enterAlone(a.inFlight + firstWindow)
@@ -325,7 +324,6 @@ func (a *Adaptive) rateLimited(now time.Duration, t Ticket, r Report) {
 func (a *Adaptive) sawOthers(now time.Duration, t Ticket) {
 	quiet := now-a.lastOther >= aloneAfter
 	a.lastOther = now
-	a.consistent = 0
 	if a.mode == Shared || t.send <= a.otherSend {
 		return
 	}
@@ -381,9 +379,10 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 	case others:
 		a.sawOthers(now, t)
 	case known:
-		a.consistent++
-		if a.mode == Alone {
-			a.window++ // doubles it each round trip
+		// This doubles the window each round trip, or each second one while others
+		// may have started at the same time.
+		if a.mode == Alone && (now-a.lastOther >= aloneAfter || t.send%2 == 0) {
+			a.window++
 		}
 	default:
 		a.enterAlone(firstWindow)
@@ -395,7 +394,7 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 	}
 	if a.mode == Shared {
 		a.next = a.slot + seconds(a.nextInterval())
-		if a.consistent >= aloneResponses && now-a.lastOther >= aloneAfter {
+		if now-a.lastOther >= aloneAfter {
 			a.enterAlone(max(firstWindow, a.inFlight+1))
 		}
 	}
