@@ -101,7 +101,7 @@ const (
 //     response. A short job on a full bucket therefore takes a few round trips
 //     longer. See [AdaptiveLimiterOptions].Exclusive.
 //   - Many processes that start at the same time get some 429s until they have
-//     detected each other: hardly any for 20 processes, about two each for 50.
+//     detected each other: two for 20 processes, about two each for 50.
 //     The calls are retried.
 //   - It was measured with up to 80 processes, which get 429s for about 8 % of
 //     their calls. That is the ceiling: use fewer processes, or a limiter that
