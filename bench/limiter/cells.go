@@ -44,6 +44,12 @@ func (g goal) met(v float64) bool {
 	return v <= g.limit+1e-9
 }
 
+// missed marks a goal that is not reached. The short check does not hold it.
+func (g goal) missed() goal {
+	g.slack = math.Inf(1)
+	return g
+}
+
 // cell is a situation to measure and its goals.
 type cell struct {
 	row       string
@@ -217,6 +223,24 @@ func comparisons() []struct {
 		{"5 processes, one with 600 of the calls", world{latency: near, level: 100, processes: shares(0, 600, 100, 100, 100, 100)}},
 		{"20 processes", world{latency: near, level: 100, processes: even(20, 1000, 8)}},
 		{"50 processes, 20 calls each", world{latency: near, level: 100, processes: even(50, 1000, 4)}},
+	}
+}
+
+// others are situations in which a client that does not pace itself can do better.
+func others() []struct {
+	name    string
+	of      string
+	measure func(maker) func(uint64) map[string]float64
+} {
+	return []struct {
+		name    string
+		of      string
+		measure func(maker) func(uint64) map[string]float64
+	}{
+		{"64 calls at once on a bucket with 5 left, time over the bound", ratio, burst},
+		{"the same, calls lost", lost, burst},
+		{"a call every 10 s beside a client that never yields, half within (s)", median, func(m maker) func(uint64) map[string]float64 { return besideHog(m, 1, 10*time.Second) }},
+		{"the same, calls lost of 60", lost, func(m maker) func(uint64) map[string]float64 { return besideHog(m, 1, 10*time.Second) }},
 	}
 }
 

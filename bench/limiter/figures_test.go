@@ -128,6 +128,24 @@ func TestRivals(t *testing.T) {
 	}
 }
 
+// TestOthers prints, with -figures, where other clients can do better.
+func TestOthers(t *testing.T) {
+	if !*figures {
+		return
+	}
+	for _, o := range others() {
+		fmt.Printf("| %s |", o.name)
+		for _, r := range rivals() {
+			var s spread
+			for seed := range *seeds {
+				synctest.Test(t, func(*testing.T) { s.add(o.measure(r.client(2))(uint64(*from + seed))[o.of], false) })
+			}
+			fmt.Printf(" %.2f |", s.mean())
+		}
+		fmt.Println()
+	}
+}
+
 // write prints the table in Markdown.
 func write(table []measured) {
 	fmt.Println("| # | situation | time over the bound | 429s | fairness | |\n|---|---|---|---|---|---|")

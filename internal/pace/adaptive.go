@@ -12,33 +12,32 @@ const (
 	maxLimit        = 1e6   // a higher limit counts as this
 )
 
-// The settings, each with its reason and the row of docs/limiter.md that gets
-// worse without it. They were chosen on the seeds 0 to 19.
+// The settings, each with its reason and a row of docs/limiter.md that is missed
+// without it. They were chosen on the seeds 0 to 19.
 const (
-	probeEvery     = 250 * time.Millisecond // slower than the refill, so that probes are never rate limited after the first (row 1)
-	openAfter      = 4                      // probes without a reported limit before nothing is paced: one proves nothing (rows 1, 26)
-	reserve        = 2.0                    // tokens left while alone, for a newcomer's first requests (row 13)
-	room           = 1.1                    // targets left as well when others may be hidden by a fast refill (row 29)
-	firstWindow    = 2                      // attempts in flight when alone begins; doubles each round trip (row 21)
-	restartWindow  = 4                      // the same after a pause: a batch of 5 goes almost at once (row 34)
-	idleAfter      = 10 * time.Second       // a pause: others may have spent (row 23)
-	lateAfter      = 2 * time.Second        // a wake-up so late means that the process stood still (row 22)
-	aloneAfter     = 10 * time.Second       // without a sign of others before alone; 3 s cost fairness (row 7)
-	aloneResponses = 4                      // and so many responses, since one shows little (row 9)
-	measureOver    = 5 * time.Second        // time over which the refill is measured (row 29)
-	targetLeft     = 11.0                   // tokens left while shared: others' small bursts fit in (rows 11, 13)
-	pullGain       = 0.8                    // pulls all intervals to 1 s, which makes shares equal (rows 5, 9)
-	errorGain      = 3.3                    // weight of the error of what remains (rows 10, 33)
-	minInterval    = 0.02                   // seconds; a fast refill needs a short one (row 29)
-	maxInterval    = 20.0                   // seconds; 80 processes need 16, and a longer one leaves tokens unused (rows 14, 30, 33)
-	retryWithin    = 6.0                    // seconds; a call is rate limited several times before its time is up (rows 30, 33)
-	stretch        = 1.7                    // factor of the interval for each burst of 429s (rows 14, 30)
-	lookAhead      = 0.5                    // part of the interval for which a fast fall is extrapolated (row 14)
-	fastFall       = 2.5                    // tokens a second; a slower fall is noise (row 5)
-	maxFall        = 40.0                   // tokens; limit of the extrapolation (row 21)
-	sameAfter      = 2 * time.Second        // after so long the refill must show (row 28)
-	sameReports    = 3                      // unchanged reports before they are not believed (rows 10, 28)
-	sameGrowth     = 1.2                    // and each must have made the interval longer by this factor (rows 8, 10)
+	probeEvery    = 250 * time.Millisecond // slower than the refill: after the first, no probe is rate limited (row 1)
+	openAfter     = 4                      // probes without a reported limit before nothing is paced: one proves nothing (row 1)
+	reserve       = 2.0                    // tokens left while alone, for the first requests of a newcomer (row 34)
+	room          = 1.0                    // targets left as well while others may be hidden by a fast refill (row 29)
+	firstWindow   = 2                      // attempts in flight when alone begins (row 8)
+	restartWindow = 4                      // the same after a pause, for a batch of calls (row 34: 0.13 s with 2)
+	idleAfter     = 10 * time.Second       // a pause after which others may have spent (row 34)
+	lateAfter     = 2 * time.Second        // a wake-up so late means that the process stood still (row 22)
+	aloneAfter    = 10 * time.Second       // without a sign of others before alone (row 34)
+	measureOver   = 5 * time.Second        // time over which the refill is measured; longer hides others (row 29)
+	targetLeft    = 11.0                   // tokens left while shared, for small bursts of others (row 11)
+	pullGain      = 0.8                    // pulls all intervals to 1 s, which makes shares equal; more empties the bucket (row 33)
+	errorGain     = 3.3                    // weight of the error of what remains; less empties the bucket (rows 21, 33)
+	minInterval   = 0.02                   // seconds; far below the share of any process at 5 a second
+	maxInterval   = 20.0                   // seconds; 80 processes need 16, and a longer one leaves tokens unused (rows 14, 30, 33)
+	retryWithin   = 6.0                    // seconds; lets a call try several times before its time is up (rows 30, 33)
+	stretch       = 1.7                    // factor of the interval for each burst of 429s (rows 14, 30)
+	lookAhead     = 0.5                    // part of the interval for which a fast fall is extrapolated (row 14)
+	fastFall      = 2.5                    // tokens a second; a slower fall is noise (row 34)
+	maxFall       = 40.0                   // tokens; limit of the extrapolation (row 21)
+	sameAfter     = 2 * time.Second        // after so long the refill must show (row 28)
+	sameReports   = 3                      // unchanged reports before they are not believed (row 28)
+	sameGrowth    = 1.2                    // factor by which each must make the interval longer (rows 8, 10)
 )
 
 // Adaptive tracks the server's bucket. It rests on two ideas.
@@ -88,7 +87,7 @@ type Adaptive struct {
 	same        int           // unchanged reports in a row
 	lastOther   time.Duration // last sign that others spend
 	otherSend   int           // number of sends by then
-	consistent  int           // responses since then
+	unlimited   int           // responses without a reported limit
 	grace       bool          // still alone after that sign
 }
 
@@ -291,9 +290,9 @@ func (a *Adaptive) Done(now time.Duration, t Ticket, r Report) {
 // After some of them nothing is paced until the first 429, and from then on by
 // the documented limit and the machine's own sends.
 func (a *Adaptive) noLimitReported() {
-	a.consistent++
+	a.unlimited++
 	switch {
-	case !a.sawRateLimit && a.consistent >= openAfter:
+	case !a.sawRateLimit && a.unlimited >= openAfter:
 		a.mode = Open
 	case a.sawRateLimit && a.mode != Alone:
 		a.enterAlone(a.inFlight + firstWindow)
@@ -331,7 +330,6 @@ func (a *Adaptive) rateLimited(now time.Duration, t Ticket, r Report) {
 func (a *Adaptive) sawOthers(now time.Duration, t Ticket) {
 	quiet := now-a.lastOther >= aloneAfter
 	a.lastOther = now
-	a.consistent = 0
 	if a.mode == Shared || t.send <= a.otherSend {
 		return
 	}
@@ -387,9 +385,10 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 	case others:
 		a.sawOthers(now, t)
 	case known:
-		a.consistent++
-		if a.mode == Alone {
-			a.window++ // doubles it each round trip
+		// This doubles the window each round trip, or each second one while others
+		// may have started at the same time.
+		if a.mode == Alone && (now-a.lastOther >= aloneAfter || t.send%2 == 0) {
+			a.window++
 		}
 	default:
 		a.enterAlone(firstWindow)
@@ -401,7 +400,7 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 	}
 	if a.mode == Shared {
 		a.next = a.slot + seconds(a.nextInterval())
-		if a.consistent >= aloneResponses && now-a.lastOther >= aloneAfter {
+		if now-a.lastOther >= aloneAfter {
 			a.enterAlone(max(firstWindow, a.inFlight+1))
 		}
 	}

@@ -67,10 +67,17 @@ func TestFirstResponseShowsWhetherOthersSpend(t *testing.T) {
 	}
 }
 
-func TestAloneDoublesEachRoundTripAndKeepsAReserve(t *testing.T) {
+func TestAloneGrowsEachRoundTripAndKeepsAReserve(t *testing.T) {
+	growth(t, -aloneAfter, 2, 4, 8, 16, 32)
+	growth(t, 0, 2, 3, 5, 7, 11, 16) // others may have started at the same time
+}
+
+// growth expects so many attempts in each round trip.
+func growth(t *testing.T, lastOther time.Duration, each ...int) {
 	a, now := alone(t)
+	a.lastOther = lastOther
 	sent := 1
-	for _, want := range []int{2, 4, 8, 16, 32} {
+	for _, want := range each {
 		var tickets []Ticket
 		for a.Ready(now, 0) == 0 {
 			tickets = append(tickets, a.Send(now))
@@ -83,6 +90,7 @@ func TestAloneDoublesEachRoundTripAndKeepsAReserve(t *testing.T) {
 		}
 		sent += want
 	}
+	a.window = 100
 	n := 0
 	for a.Ready(now, 0) == 0 {
 		a.Send(now)
@@ -520,7 +528,7 @@ func TestPauseRestartsTheSlowStart(t *testing.T) {
 // burst based on stale bounds.
 func TestPauseWithASlowRequestStartsSlowly(t *testing.T) {
 	a, now := alone(t)
-	for range 10 {
+	for range 20 {
 		now = exchange(a, now, ok(98))
 	}
 	require.Greater(t, a.window, 10)
