@@ -208,7 +208,7 @@ func WithAccessToken(token string) ClientOption {
 }
 
 // WithBaseURL sets the URL of the API; the default is https://api.brellium.com.
-// It may have a path, for a gateway. It must be https, or http to a loopback
+// It may have a path, for a gateway, which does not end in /v2. It must be https, or http to a loopback
 // address, and must not contain user info, a query or a fragment.
 func WithBaseURL(baseURL string) ClientOption {
 	return sharedOption("WithBaseURL", func(c *clientConfig) error {
@@ -572,6 +572,9 @@ func (c *clientConfig) parseBaseURL() (*url.URL, error) {
 		}
 	}
 	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
+	if strings.HasSuffix(u.Path, "/v2") {
+		return invalid("must not end in /v2, which the client adds")
+	}
 	return u, nil
 }
 
