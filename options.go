@@ -238,9 +238,10 @@ func WithAccessToken(token string) ClientOption {
 }
 
 // WithBaseURL sets the URL of the API; the default is https://api.brellium.com.
-// It may have a path, for a gateway. It must be https, or http to localhost or a
-// loopback address, for which no proxy of the environment is used. It must not
-// contain user info, a query or a fragment.
+// It may have a path, for a gateway, which must not end in /v2: the methods add
+// that. It must be https, or http to localhost or a loopback address, for which no
+// proxy of the environment is used. It must not contain user info, a query or a
+// fragment.
 func WithBaseURL(baseURL string) ClientOption {
 	return sharedOption("WithBaseURL", func(c *clientConfig) error {
 		if strings.TrimSpace(baseURL) == "" {
@@ -686,6 +687,9 @@ func (c *clientConfig) parseBaseURL() (*url.URL, error) {
 		}
 	}
 	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
+	if strings.HasSuffix(u.Path, "/v2") {
+		return invalid("must not end in /v2, which the client adds")
+	}
 	return u, nil
 }
 

@@ -293,7 +293,7 @@ func TestInvalidBaseURLIsRejected(t *testing.T) {
 		"https://user:s3cret@api.example.test", "https://api.example.test?key=s3cret", "https://api.example.test?", "https://api.example.test/#s3cret", "https://api.example.test/#",
 		"http://api.example.test", "http://10.0.0.1", "http://127.0.0.1.example.test", "http://localhost.example.test",
 		"http://localhost.", "http://evil.localhost", "http://0.0.0.0", "http://[::ffff:8.8.8.8]", "http://2130706433", "http://127.1", "http://[::1%25lo]", "http://localhoſt", "//127.0.0.1", "https://user@api.example.test", "https://@api.example.test", "https://api.example.test/../x", "https://api.example.test/./x",
-		"https://api.example.test:port", "https://[::1", "https://api.example.test/%zz", "https://api example.test"} {
+		"https://api.example.test/v2", "https://api.example.test/gateway/v2//", "https://api.example.test:port", "https://[::1", "https://api.example.test/%zz", "https://api example.test"} {
 		_, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithBaseURL(base))
 		testkit.IsInvalid(t, err, "WithBaseURL", "s3cret")
 		if strings.TrimSpace(base) != "" {

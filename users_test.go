@@ -21,7 +21,7 @@ func TestUsers(t *testing.T) {
 	ctx := t.Context()
 
 	created, err := client.Users.Create(ctx, brellium.UserCreateParams{
-		Email: ada, Name: "Ada", Metadata: map[string]any{"team": "north", "badge": 12345678901234567}, Attributes: map[string]any{},
+		Email: ada, Name: "Ada", Metadata: map[string]any{"team": "north", "badge": int64(12345678901234567)}, Attributes: map[string]any{},
 	})
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"email":"ada.secret@example.test","name":"Ada","metadata":{"team":"north","badge":12345678901234567},"attributes":{}}`,

@@ -20,6 +20,9 @@ const (
 	maxPath   = 8 << 10
 	maxHeader = 16 << 10
 	maxBody   = 10 << 20
+	// maxAnonymous is how much of a body is kept without a valid access token, so
+	// that nobody can fill the memory.
+	maxAnonymous = 64 << 10
 )
 
 // maxRecorded is how much of an uploaded file is kept in Request.Body.
@@ -33,6 +36,7 @@ type call struct {
 	chunked                   bool
 	secure                    bool
 	inProcess                 bool
+	known                     bool // it has an access token of the emulator
 
 	storage bool
 	op      *operation // nil: none
@@ -88,6 +92,7 @@ func (e *Emulator) open(c *call) {
 	}
 	e.mu.Lock()
 	c.fault = e.takeFault(&c.rec)
+	_, c.known = e.tokens[c.rec.Token]
 	e.mu.Unlock()
 }
 
@@ -100,7 +105,7 @@ func (c *call) conn() connFault {
 }
 
 // readBody reads the request's body. The body of an API request is kept, up to
-// one byte more than the limit; an uploaded file is hashed.
+// one byte more than the limit, or to maxAnonymous; an uploaded file is hashed.
 func (c *call) readBody(ctx context.Context, r io.Reader) error {
 	if r == nil {
 		return nil
@@ -120,14 +125,23 @@ func (c *call) readBody(ctx context.Context, r io.Reader) error {
 	if c.storage {
 		return c.readFile(r)
 	}
-	if !slow && size > 0 && size <= maxBody {
+	if !slow && size > 0 && (size <= maxAnonymous || c.known && size <= maxBody) {
 		c.body = make([]byte, size)
 		n, err := io.ReadFull(r, c.body)
 		c.body, c.size = c.body[:n], int64(n)
 		return err
 	}
-	body, err := io.ReadAll(io.LimitReader(r, maxBody+1))
+	limit := int64(maxBody + 1)
+	if !c.known {
+		limit = maxAnonymous
+	}
+	body, err := io.ReadAll(io.LimitReader(r, limit))
 	c.body, c.size = body, int64(len(body))
+	if err == nil && c.size == limit && !c.known {
+		var rest int64
+		rest, err = io.Copy(io.Discard, io.LimitReader(r, maxBody+1-limit))
+		c.size += rest
+	}
 	return err
 }
 

@@ -2,9 +2,11 @@ package brelliumtest_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,4 +103,40 @@ func TestBucketThatNeverRefills(t *testing.T) {
 	s := inProcess(t, brelliumtest.WithRateLimit(1, 0))
 	require.Equal(t, 200, s.get(sample).status)
 	require.Equal(t, "3600", s.get(sample).header.Get("Retry-After"))
+}
+
+// The body of a request without a valid token does not fill the memory.
+func TestBodyBeforeLoginIsLimited(t *testing.T) {
+	emu := brelliumtest.New()
+	server := httptest.NewServer(emu.Handler())
+	defer server.Close()
+	for _, tc := range []struct {
+		path, token  string
+		size, status int
+		kept         int
+	}{
+		{"/v2/users", "", 64 << 10, 401, 64 << 10},
+		{"/v2/users", "wrong", 1 << 20, 401, 64 << 10},
+		{"/v2/users", "", 10<<20 + 1, 413, 64 << 10},
+		{"/v2/users", emu.IssueToken(), 1 << 20, 400, 1 << 20},
+		{"/v2/oauth/token", "", 1 << 20, 400, 64 << 10},
+		{"/v2/nothing", "", 1 << 20, 401, 64 << 10},
+	} {
+		for _, chunked := range []bool{false, true} {
+			var body io.Reader = strings.NewReader(strings.Repeat(" ", tc.size))
+			if chunked {
+				body = io.MultiReader(body)
+			}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+tc.path, body)
+			require.NoError(t, err)
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Authorization", "Bearer "+tc.token)
+			resp, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			assert.Equal(t, tc.status, resp.StatusCode, tc)
+			requests := emu.Requests(brelliumtest.OpAny)
+			assert.Len(t, requests[len(requests)-1].Body, tc.kept, tc)
+		}
+	}
 }

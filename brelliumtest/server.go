@@ -23,7 +23,7 @@ func (e *Emulator) Start() error {
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	server := &http.Server{Handler: e.Handler(), ReadHeaderTimeout: 30 * time.Second}
+	server := e.Server()
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -34,6 +34,19 @@ func (e *Emulator) Start() error {
 	e.mu.Unlock()
 	e.URL = "http://" + net.JoinHostPort(host, port)
 	return nil
+}
+
+// Server returns a server for [Emulator.Handler] with timeouts for requests, for
+// TLS or a handler of your own around it. The emulator does not know its address:
+// upload URLs use the host of the request.
+func (e *Emulator) Server() *http.Server {
+	return &http.Server{
+		Handler:           e.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       10 * time.Minute, // of a large file over a slow line
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    256 << 10,
+	}
 }
 
 // Close stops the server that [Emulator.Start] started and closes all its

@@ -7,16 +7,34 @@
 //
 // Usage:
 //
-//	brellium-emulator [-addr 127.0.0.1:8080] [-audits 250] [flags]
+//	brellium-emulator [-addr 127.0.0.1:8080] [-seed-audits 250] [flags]
+//
+// With -tls it serves HTTPS, over HTTP/2 too, with a certificate of its own. It
+// prints the path of the certificate, for curl --cacert and SSL_CERT_FILE.
+//
+// -fault makes an operation fail, and may be repeated:
+//
+//	-fault audits.retrieve=503
+//	-fault documents.put=503,code=SlowDown,times=3
+//	-fault users.create=drop-after
+//	-fault '*=429,retry-after=2,chance=0.1'
+//
+// The failure is a status, or blocked, drop-before, drop-after, invite-failed,
+// never-sent, revoke-failed, revoked-token or truncated. It applies to one request,
+// or to as many as times says; with chance, to that share of all requests.
 package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -42,7 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	var (
 		addr          = flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
-		audits        = flags.Int("audits", 250, "`number` of synthetic audits besides the guide's sample")
+		audits        = flags.Int("seed-audits", 250, "`number` of synthetic audits besides the guide's sample")
 		latency       = flags.Duration("latency", 0, "mean round-trip `time`; each varies by up to 50 %")
 		tokenLifetime = flags.Duration("token-lifetime", time.Hour, "how long an access token is valid")
 		urlLifetime   = flags.Duration("upload-url-lifetime", 15*time.Minute, "how long an upload URL is valid")
@@ -53,7 +71,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		rate          = flags.Float64("rate", 5, "rate limit: `requests` per second")
 		clientID      = flags.String("client-id", "", "client `id` to accept (default a fixed one)")
 		clientSecret  = flags.String("client-secret", "", "client `secret` to accept (default a fixed one)")
+		storageURL    = flags.String("storage-url", "", "scheme and host of upload URLs, such as http://files.example.test:8080 (default this server)")
+		logging       = flags.Bool("log", false, "log each request to standard error")
+		secure        = flags.Bool("tls", false, "serve HTTPS, with a certificate of its own unless -cert and -key are set")
+		cert          = flags.String("cert", "", "`file` of the certificate, for HTTPS")
+		key           = flags.String("key", "", "`file` of the certificate's key")
+		faults        faults
 	)
+	flags.Var(&faults, "fault", "make an `operation=failure` happen, such as audits.retrieve=503,times=2")
+	flags.IntVar(audits, "audits", *audits, "the same as -seed-audits")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -61,14 +87,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	if *audits < 0 || *latency < 0 || *burst < 1 || *rate <= 0 {
-		return errors.New("-audits and -latency must not be negative, -burst and -rate must be positive")
+		return errors.New("-seed-audits and -latency must not be negative, -burst and -rate must be positive")
 	}
 	if (*clientID == "") != (*clientSecret == "") {
 		return errors.New("-client-id and -client-secret must be set together")
 	}
+	if (*cert == "") != (*key == "") {
+		return errors.New("-cert and -key must be set together")
+	}
 
 	opts := []brelliumtest.Option{
-		brelliumtest.WithAddr(*addr),
 		brelliumtest.WithTokenLifetime(*tokenLifetime),
 		brelliumtest.WithUploadURLLifetime(*urlLifetime),
 		brelliumtest.WithAuditDelay(*auditDelay),
@@ -85,31 +113,111 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return *latency/2 + time.Duration(r.Int64N(int64(*latency)))
 		}))
 	}
+	if *storageURL != "" {
+		opts = append(opts, brelliumtest.WithStorageURL(*storageURL))
+	}
 	emu := brelliumtest.New(opts...)
 	emu.SeedAudits(*audits)
-	if err := emu.Start(); err != nil {
+	for _, f := range faults {
+		emu.Inject(f.operation, f.fault)
+	}
+
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", *addr)
+	if err != nil {
 		return err
 	}
-	defer emu.Close()
+	defer listener.Close()
+	base, curl, certificate := "http://"+reachable(listener.Addr()), "curl", ""
+	server := emu.Server()
+	if *logging {
+		server.Handler = logged(server.Handler, stderr)
+	}
+	if *secure || *cert != "" {
+		base = "https://" + reachable(listener.Addr())
+		if certificate = *cert; certificate == "" {
+			server.TLSConfig, certificate, err = ownCertificate(*addr, *storageURL)
+			defer func() { _ = os.Remove(certificate) }()
+		} else {
+			var pair tls.Certificate
+			pair, err = tls.LoadX509KeyPair(*cert, *key)
+			server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+		}
+		if err != nil {
+			return err
+		}
+		curl += " --cacert " + certificate
+	}
 
 	fmt.Fprintf(stdout, "client_id=%s\n", emu.ClientID)
 	fmt.Fprintf(stdout, "client_secret=%s\n", emu.ClientSecret)
-	fmt.Fprintf(stdout, "base_url=%s\n", emu.URL)
+	fmt.Fprintf(stdout, "base_url=%s\n", base)
+	environment := fmt.Sprintf("BRELLIUM_BASE_URL=%s BRELLIUM_CLIENT_ID=%s BRELLIUM_CLIENT_SECRET=%s", base, emu.ClientID, emu.ClientSecret)
+	if certificate != "" {
+		fmt.Fprintf(stdout, "certificate=%s\n", certificate)
+		environment += " SSL_CERT_FILE=" + certificate
+	}
 	fmt.Fprintf(stdout, `
 Get an access token and retrieve the guide's sample audit:
 
-  TOKEN=$(curl -s %[1]s/v2/oauth/token -H 'Content-Type: application/json' \
+  TOKEN=$(%[5]s -s %[1]s/v2/oauth/token -H 'Content-Type: application/json' \
     -d '{"grant_type":"client_credentials","client_id":"%[2]s","client_secret":"%[3]s"}' \
     | sed 's/.*"access_token":"\([^"]*\)".*/\1/')
-  curl -i %[1]s/v2/audits/%[4]s -H "Authorization: Bearer $TOKEN"
+  %[5]s -i %[1]s/v2/audits/%[4]s -H "Authorization: Bearer $TOKEN"
 
 For programs that call brellium.NewClient:
 
-  export BRELLIUM_BASE_URL=%[1]s BRELLIUM_CLIENT_ID=%[2]s BRELLIUM_CLIENT_SECRET=%[3]s
+  export %[6]s
 
 Press Ctrl-C to stop.
-`, emu.URL, emu.ClientID, emu.ClientSecret, brelliumtest.SampleAuditID)
+`, base, emu.ClientID, emu.ClientSecret, brelliumtest.SampleAuditID, curl, environment)
 
-	<-ctx.Done()
-	return nil
+	defer context.AfterFunc(ctx, func() { server.Close() })()
+	if certificate == "" {
+		err = server.Serve(listener)
+	} else {
+		err = server.ServeTLS(listener, "", "")
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
 }
+
+// reachable is the host and port of this machine at which a listener is reached.
+func reachable(addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return addr.String()
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// logged logs the requests of h, without their queries, headers and bodies.
+func logged(h http.Handler, w io.Writer) http.Handler {
+	logger := slog.New(slog.NewTextHandler(w, nil))
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		begun, status := time.Now(), &statusWriter{ResponseWriter: rw}
+		defer func() { // also where a fault drops the connection, which has no status
+			logger.Info("request", "method", r.Method, "path", r.URL.EscapedPath(), "status", status.status,
+				"request_id", rw.Header().Get("X-Request-Id"), "duration", time.Since(begun).Round(time.Microsecond))
+		}()
+		h.ServeHTTP(status, r)
+	})
+}
+
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
