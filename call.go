@@ -84,7 +84,7 @@ type call struct {
 	attempts   int           // sent so far
 	retries    int           // sent again after a failure other than a 429
 	throttled  int           // sent again after a 429
-	replayed   bool          // sent again with a new token after a 401
+	replays    int           // sent again with a new token after a 401
 	sawUnknown bool          // a write whose outcome was unknown at some attempt
 	uncertain                // a write that may have taken effect
 	waited     time.Duration // for tokens before the first attempt

@@ -88,8 +88,12 @@ type tokenSourceConfig struct {
 //     wait for the refresh and get its result. Both clocks count, because the
 //     monotonic clock may stop while a machine sleeps, and the wall clock may
 //     be set back.
-//   - A 401 discards the token it was sent for, and no newer one. If new tokens
-//     are refused that never worked, minting pauses.
+//   - A 401 discards the token it was sent for, and no newer one. If tokens
+//     minted here are refused that never worked, minting pauses.
+//   - If the API refuses a token of the store that never worked here, the next
+//     one is minted: the store may hold another that was revoked, or an old one
+//     that somebody put back. Only a token that another client saves while this
+//     one waits for the lease is taken instead, and only once.
 //   - A final rejection of the credentials is returned for a while without a
 //     new request.
 type tokenSource struct {
@@ -103,6 +107,8 @@ type tokenSource struct {
 	refreshing *tokenRefresh // nil: none in flight
 	renewAt    time.Time     // after a failed renewal: not before
 	refusals   []*Token      // the last tokens that were refused
+	own        *Token        // the last token that was minted here
+	distrust   int           // tokens of the store refused in a row that had never worked here
 	strikes    int           // tokens refused in a row that had never worked
 	pauseUntil time.Time     // no mint before, except by fresh
 	final      error         // the endpoint's final rejection of the credentials
@@ -248,7 +254,7 @@ func (s *tokenSource) accepted(t *Token) {
 	defer s.mu.Unlock()
 	if s.current.Load() == h {
 		h.worked.Store(true)
-		s.strikes, s.pauseUntil = 0, time.Time{}
+		s.strikes, s.distrust, s.pauseUntil = 0, 0, time.Time{}
 	}
 }
 
@@ -269,6 +275,12 @@ func (s *tokenSource) refused(t *Token) bool {
 		return h != nil || s.refreshing != nil || reached(now, s.pauseUntil)
 	}
 	s.current.Store(nil)
+	if !t.is(s.own) {
+		if !h.worked.Load() {
+			s.distrust++
+		}
+		return true
+	}
 	if h.worked.Load() || reached(now, h.since.Add(newTime)) {
 		return true
 	}
@@ -281,6 +293,13 @@ func (s *tokenSource) refused(t *Token) bool {
 	}
 	s.pauseUntil = now.Add(pause)
 	return s.refreshing != nil
+}
+
+// isOwn reports whether t is the last token that this client minted.
+func (s *tokenSource) isOwn(t *Token) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return t.is(s.own)
 }
 
 // renew starts a refresh for h, which is due but has not expired.
@@ -340,7 +359,7 @@ func (s *tokenSource) refresh(r *tokenRefresh, old *heldToken) {
 		if stored != nil {
 			err = nil
 		}
-		s.finishRefresh(r, old, cmp.Or(stored, minted), err)
+		s.finishRefresh(r, old, cmp.Or(stored, minted), stored == nil, err)
 		switch {
 		case lease != nil:
 			s.store.finish(lease, minted)
@@ -365,9 +384,15 @@ func (s *tokenSource) refresh(r *tokenRefresh, old *heldToken) {
 // under, or both, or neither if the store fails.
 func (s *tokenSource) consult(ctx context.Context, forced bool, old *heldToken) (*Token, TokenLease) {
 	giveUp := s.now().Add(leaseWait)
+	var before *Token // what the store had before the wait for the lease; nil: no wait yet
 	for poll := firstPoll; ; poll = min(2*poll, lastPoll) {
+		var t *Token
+		var err error
 		if !forced {
-			if t, err := s.lookUp(ctx, old); t != nil || err != nil {
+			if t, err = s.store.load(ctx); err != nil {
+				return nil, nil
+			}
+			if s.canUse(t, before, old) {
 				return t, nil
 			}
 		}
@@ -379,37 +404,39 @@ func (s *tokenSource) consult(ctx context.Context, forced bool, old *heldToken) 
 			return nil, lease
 		case lease != nil:
 			// Its last holder may have saved a token since the load.
-			t, _ := s.lookUp(ctx, old)
-			return t, lease
+			if t, err := s.store.load(ctx); err == nil && s.canUse(t, before, old) {
+				return t, lease
+			}
+			return nil, lease
 		case reached(s.now(), giveUp):
 			s.store.failed(errLeaseHeld)
 			return nil, nil
 		}
+		before = cmp.Or(before, t, new(Token))
 		time.Sleep(poll + rand.N(poll/2))
 	}
 }
 
-// lookUp returns the store's token, or nil if it cannot replace old.
-func (s *tokenSource) lookUp(ctx context.Context, old *heldToken) (*Token, error) {
-	t, err := s.store.load(ctx)
+// canUse reports whether t, which the store has now, can replace old. While the
+// store's tokens are not trusted, it must have been saved since the store had
+// before.
+func (s *tokenSource) canUse(t, before *Token, old *heldToken) bool {
+	s.mu.Lock()
+	trusted := s.distrust == 0 || s.distrust == 1 && before != nil && !t.is(before)
+	s.mu.Unlock()
 	switch {
-	case err != nil:
-		return nil, err
-	case !t.usable() || s.isRefused(t):
-		return nil, nil
+	case !trusted || !t.usable() || s.isRefused(t):
+		return false
 	case t.ExpiresAt.IsZero():
-		return t, nil
-	case reached(s.now(), t.ExpiresAt):
-		return nil, nil
-	case old != nil && !t.ExpiresAt.After(old.token.ExpiresAt):
-		return nil, nil // the same, or an older one
+		return true
 	}
-	return t, nil
+	// One that expires no later than old is the same, or an older one.
+	return !reached(s.now(), t.ExpiresAt) && (old == nil || t.ExpiresAt.After(old.token.ExpiresAt))
 }
 
 // finishRefresh ends r: it takes the token or remembers the failure, and wakes
 // the waiters.
-func (s *tokenSource) finishRefresh(r *tokenRefresh, old *heldToken, t *Token, err error) {
+func (s *tokenSource) finishRefresh(r *tokenRefresh, old *heldToken, t *Token, minted bool, err error) {
 	now := s.now()
 	s.mu.Lock()
 	s.refreshing = nil
@@ -418,6 +445,9 @@ func (s *tokenSource) finishRefresh(r *tokenRefresh, old *heldToken, t *Token, e
 	switch {
 	case err == nil:
 		s.current.Store(hold(t, now))
+		if minted {
+			s.own, s.distrust = t, 0
+		}
 	case isFinal(err):
 		s.final, s.finalUntil = err, now.Add(finalMemory)
 	}

@@ -112,7 +112,8 @@ func (a *fakeAPI) good(t *Token) bool {
 
 var errCall401 = errors.New("the API responded with a 401")
 
-// call does what a call of the client does: it is retried once after a 401.
+// call does what a call of the client does: it is retried once after a 401, and
+// once more if the second token was the store's.
 func (a *fakeAPI) call(ctx context.Context, s *tokenSource) error {
 	for attempt := 0; ; attempt++ {
 		t, err := s.get(ctx)
@@ -123,7 +124,7 @@ func (a *fakeAPI) call(ctx context.Context, s *tokenSource) error {
 			s.accepted(t)
 			return nil
 		}
-		if again := s.refused(t); !again || attempt > 0 {
+		if again := s.refused(t); !again || attempt > 1 || attempt == 1 && s.isOwn(t) {
 			return errCall401
 		}
 	}

@@ -15,6 +15,10 @@ import (
 // contains neither the client id nor the secret, and changes with either. A
 // valid token is as sensitive as a password: store it accordingly.
 //
+// If the API refuses a token of the store that has never worked for a client, that
+// client mints. So a store with revoked or old tokens costs requests, but keeps
+// no client out.
+//
 // An implementation must be safe for concurrent use, and must return when the
 // context of a call ends: the client waits for it. The client ends the context
 // after one second. When a call fails, the client mints without the store, and

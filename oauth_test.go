@@ -90,6 +90,25 @@ func TestClientsOnOneStoreMintOnce(t *testing.T) {
 	})
 }
 
+// The client has a token, the store a newer one, and both are revoked.
+func TestCallIsSentOnceMoreIfTheStoredTokenIsRefusedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := brelliumtest.New()
+		store := brellium.NewMemoryTokenStore()
+		one := testkit.NewClient(t, e, brellium.WithTokenStore(store))
+		other := testkit.NewClient(t, e, brellium.WithTokenStore(store))
+		require.NoError(t, list(t.Context(), one))
+		_, err := other.OAuth.CreateToken(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		e.RevokeTokens()
+		var resp brellium.Response
+		require.NoError(t, testkit.CreateUser(t.Context(), one, brellium.WithMaxRetries(0), brellium.WithResponseInto(&resp)))
+		assert.Len(t, resp.Attempts, 3)
+		assert.Equal(t, 3, e.Count("oauth.token"))
+	})
+}
+
 func TestCreateTokenFillsTheResponse(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults   []brelliumtest.Fault

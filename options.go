@@ -139,7 +139,7 @@ func (o policyOption) applyCall(c *callConfig) error     { return o(&c.policy) }
 
 // WithMaxRetries limits how often a call is retried after its first attempt,
 // retries after a 429 included. The default is 4 retries, and 9 after a 429. 0
-// means no retry; the one retry with a new token after a 401 does not count.
+// means no retry; a retry with a new token after a 401 does not count.
 //
 // It is only a limit. It does not allow retries that could do harm:
 // [UserService.Create], [EmailRecipientService.Create], and
