@@ -94,6 +94,8 @@ type tokenSourceConfig struct {
 //     one is minted: the store may hold another that was revoked, or an old one
 //     that somebody put back. Only a token that another client saves while this
 //     one waits for the lease is taken instead, and only once.
+//   - A panic of mint or of the store is raised in each call that waits. If none
+//     does, since the held token is still good, it is a failed renewal.
 //   - A final rejection of the credentials is returned for a while without a
 //     new request.
 type tokenSource struct {
@@ -132,7 +134,21 @@ type tokenRefresh struct {
 	done     chan struct{}
 	token    *Token
 	err      error
+	panicked any      // raised again in each goroutine that waits
 	response Response // of the token request; zero if there was none
+}
+
+// wait waits until r is done. It returns an error only if ctx ends first.
+func (r *tokenRefresh) wait(ctx context.Context) error {
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if r.panicked != nil {
+		panic(r.panicked)
+	}
+	return nil
 }
 
 // newTokenSource returns a source that mints.
@@ -194,10 +210,8 @@ func (s *tokenSource) get(ctx context.Context) (*Token, error) {
 		if r == nil {
 			continue // there is a token by now
 		}
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := r.wait(ctx); err != nil {
+			return nil, err
 		}
 		if r.err != nil || !s.isRefused(r.token) {
 			return r.token, r.err
@@ -223,10 +237,8 @@ func (s *tokenSource) fresh(ctx context.Context, response *Response) (*Token, er
 			r, started = s.startRefresh(true), true
 		}
 		s.mu.Unlock()
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := r.wait(ctx); err != nil {
+			return nil, err
 		}
 		if !r.forced {
 			continue // its token may be from the store
@@ -355,7 +367,8 @@ func (s *tokenSource) refresh(r *tokenRefresh, old *heldToken) {
 		lease          TokenLease
 		err            = errNoToken
 	)
-	defer func() { // deferred, because mint may panic or call runtime.Goexit
+	defer func() { // deferred, because mint or the store may panic or call runtime.Goexit
+		r.panicked = recover()
 		if stored != nil {
 			err = nil
 		}

@@ -446,6 +446,43 @@ func TestMintThatDoesNotReturnWakesItsWaiters(t *testing.T) {
 	})
 }
 
+func TestPanicOfAMintReachesTheCallersThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &tokenEndpoint{lifetime: time.Hour}
+		panics := true
+		s := newTokenSource(tokenSourceConfig{mint: func(ctx context.Context, r *Response) (*Token, error) {
+			if time.Sleep(time.Second); panics {
+				panic("mint")
+			}
+			return m.mint(ctx, r)
+		}})
+		caught := func(call func(context.Context) error) (p any) {
+			defer func() { p = recover() }()
+			assert.NoError(t, call(t.Context()))
+			return nil
+		}
+		get := func(ctx context.Context) error { _, err := s.get(ctx); return err }
+		for range 2 {
+			_ = together(3, func(int) error { assert.Equal(t, "mint", caught(get)); return nil })
+			assert.Equal(t, "mint", caught(func(ctx context.Context) error { _, err := s.fresh(ctx, nil); return err }))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, get(ctx), context.DeadlineExceeded, "it has left before the panic")
+		time.Sleep(time.Minute)
+		panics = false
+		require.Nil(t, caught(get))
+
+		panics = true // while the token is renewed nobody waits
+		time.Sleep(time.Hour - maxMargin/2)
+		require.Nil(t, caught(get))
+		time.Sleep(2 * time.Second)
+		require.Nil(t, caught(get))
+		time.Sleep(maxMargin)
+		assert.Equal(t, "mint", caught(get), "it is raised once a call waits")
+	})
+}
+
 // Case B58. redis/rueidis#1014: those who joined were handed nil.
 func TestEveryWaiterGetsTheErrorOfTheMint(t *testing.T) {
 	for _, want := range []*APIError{errInvalidClient, errBadGateway} {

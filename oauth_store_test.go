@@ -377,6 +377,35 @@ func TestFreshTokenReachesTheOtherClients(t *testing.T) {
 	})
 }
 
+func TestPanicOfAStoreReachesTheCallersThatWait(t *testing.T) {
+	for _, call := range []string{"load", "lease", "save", "release"} {
+		synctest.Test(t, func(t *testing.T) {
+			m, store := &tokenEndpoint{lifetime: time.Hour}, newFaultyStore()
+			store.breakWith(func(_ context.Context, name string) error {
+				if name == call {
+					panic(call)
+				}
+				return nil
+			})
+			var said notices
+			s := m.sourceOn(store, said.add)
+			var caught any
+			func() {
+				defer func() { caught = recover() }()
+				_, err := s.get(t.Context())
+				assert.NoError(t, err)
+			}()
+			time.Sleep(time.Second)
+			if call == "load" || call == "lease" {
+				assert.Equal(t, call, caught)
+				return
+			}
+			assert.Nil(t, caught, "nobody waits for it")
+			assert.Equal(t, []error{errStorePanicked}, said.list())
+		})
+	}
+}
+
 // A client has a token and the store has a newer one, and both are revoked.
 func TestTokenAndStoredTokenThatAreRevokedFailNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -227,6 +227,9 @@ func WithBaseURL(baseURL string) ClientOption {
 // CheckRedirect and Jar are ignored: redirects are not followed, and the API sets
 // no cookies.
 //
+// A panic of the transport reaches the caller. One during a token request is raised
+// in each call that waits for the token.
+//
 // The transport must not retry requests, since attempts would multiply; one of
 // go-retryablehttp is rejected.
 func WithHTTPClient(hc *http.Client) ClientOption {
