@@ -64,6 +64,8 @@ type route struct {
 	sem     chan struct{} // bounds the attempts in flight; nil: no bound
 	host    string        // reported in events; "" for storage, whose host is not reported
 	signed  bool          // the URL's signature covers the headers: an observer adds none
+	// longestHold is the longest wait of a 429 that holds the limiter; 0: any.
+	longestHold time.Duration
 }
 
 // call is one call in progress.
@@ -306,7 +308,11 @@ func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) 
 	signal, observed := block.Silent, caller
 	defer func() { // also when a transport panics, so that nothing stays held
 		took := time.Since(sentAt)
-		c.release(caller, adm, o.limiterResult(), signal)
+		result := o.limiterResult()
+		if longest := c.route.longestHold; longest > 0 {
+			result.RetryAfter = min(result.RetryAfter, longest)
+		}
+		c.release(caller, adm, result, signal)
 		c.record(caller, observed, sentAt.Sub(queuedAt), took)
 	}()
 

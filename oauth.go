@@ -35,7 +35,9 @@ type tokenRequest struct {
 // one every 10 seconds.
 //
 // The request is retried after transient failures, and after its Retry-After
-// when rate limited: 3 attempts in 15 seconds at most. [WithMaxRetries],
+// when rate limited: 3 attempts in 15 seconds at most. A 429 that asks for a longer
+// wait is the error of all calls until then, for at most 5 minutes: then one
+// request is sent, whatever it asked for. [WithMaxRetries],
 // [WithAttemptTimeout], [WithTotalTimeout] and [WithHeader] do not apply: on
 // the client they have no effect here, and on this call they are a
 // [ValidationError]. [WithResponseInto] is filled only if this call started the
@@ -94,7 +96,7 @@ func (c *Client) setUpTokens(cfg *clientConfig) error {
 	if err != nil {
 		return err
 	}
-	c.tokenEndpoint.Open().limiter = limiter
+	c.tokenEndpoint.Open().limiter, c.tokenEndpoint.Open().longestHold = limiter, longestHold
 	c.credentials = credentials{id: cfg.clientID, secret: cfg.clientSecret}
 	c.api.Open().tokens = newTokenSource(tokenSourceConfig{
 		mint:   c.mint,

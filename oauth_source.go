@@ -43,6 +43,9 @@ const (
 	// finalMemory is how long a coded 4xx of the token endpoint is returned to
 	// later calls without a new request.
 	finalMemory = 30 * time.Second
+	// longestHold is how long a 429 of the token endpoint is believed: whatever
+	// wait it asks for, one request goes out then.
+	longestHold = 5 * time.Minute
 
 	// After the API has refused maxStrikes new tokens in a row that never
 	// worked, minting pauses. The pause doubles each time, from the time in
@@ -97,7 +100,8 @@ type tokenSourceConfig struct {
 //   - A panic of mint or of the store is raised in each call that waits. If none
 //     does, since the held token is still good, it is a failed renewal.
 //   - A final rejection of the credentials is returned for a while without a
-//     new request.
+//     new request. So is a 429 that asks for a wait of more than a mint's time,
+//     for longestHold at most.
 type tokenSource struct {
 	mint  func(context.Context, *Response) (*Token, error) // nil: the token is fixed
 	store *guardedStore                                    // nil: none
@@ -113,7 +117,7 @@ type tokenSource struct {
 	distrust   int           // tokens of the store refused in a row that had never worked here
 	strikes    int           // tokens refused in a row that had never worked
 	pauseUntil time.Time     // no mint before, except by fresh
-	final      error         // the endpoint's final rejection of the credentials
+	final      error         // the endpoint's rejection of the credentials, or its 429
 	finalUntil time.Time
 }
 
@@ -233,6 +237,10 @@ func (s *tokenSource) fresh(ctx context.Context, response *Response) (*Token, er
 		}
 		s.mu.Lock()
 		r, started := s.refreshing, false
+		if r == nil && holdFor(s.final) > 0 && !reached(s.now(), s.finalUntil) {
+			defer s.mu.Unlock()
+			return nil, s.final
+		}
 		if r == nil {
 			r, started = s.startRefresh(true), true
 		}
@@ -463,6 +471,8 @@ func (s *tokenSource) finishRefresh(r *tokenRefresh, old *heldToken, t *Token, m
 		}
 	case isFinal(err):
 		s.final, s.finalUntil = err, now.Add(finalMemory)
+	case holdFor(err) > 0:
+		s.final, s.finalUntil = err, now.Add(holdFor(err))
 	}
 	if err != nil && old != nil {
 		s.renewAt = now.Add(max(old.margin/4, time.Second))
@@ -521,6 +531,18 @@ func isFinal(err error) bool {
 	var e *APIError
 	return errors.As(err, &e) && e.StatusCode >= 400 && e.StatusCode < 500 && e.Code != CodeHTTPError &&
 		e.StatusCode != http.StatusRequestTimeout && e.StatusCode != http.StatusTooManyRequests
+}
+
+// holdFor returns how long no token is requested after err, the error of a mint.
+// It is above 0 only for a 429 that asks for a longer wait than a mint allows. It
+// ends before that wait, of which the next mint itself waits the rest and a second
+// for the limiter's jitter.
+func holdFor(err error) time.Duration {
+	var e *APIError
+	if !errors.As(err, &e) || e.StatusCode != http.StatusTooManyRequests {
+		return 0
+	}
+	return min(e.RetryAfter, longestHold) - (mintTime - time.Second)
 }
 
 // tokenKey identifies the credentials at a base URL to a [TokenStore]. It is a
