@@ -211,6 +211,7 @@ func TestAbsurdWaitOfTheTokenEndpointHoldsNoCallForLong(t *testing.T) {
 				assert.Equal(t, 429, refused.StatusCode)
 				assert.GreaterOrEqual(t, refused.RetryAfter, 10*time.Minute)
 				assert.ErrorIs(t, err, brellium.ErrRateLimited)
+				assert.ErrorContains(t, err, "; retry after "+refused.RetryAfter.Round(time.Second).String())
 			}
 			create := func() error { _, err := client.OAuth.CreateToken(t.Context()); return err }
 			for range 4 {
