@@ -22,9 +22,8 @@ import (
 //	checkRetry  decides: retry after a wait, or end the call with an error
 //	decode      turns the response into the caller's type
 //
-// It uses request, payload and newRequest (operation.go), judge, failureOf,
-// retryBudget and nextWait (retry.go), okResponse (decode.go), the report
-// functions (observe.go), and internal/wire for one HTTP exchange.
+// It uses operation.go for requests, retry.go to judge an attempt, decode.go for
+// responses, observe.go to report, and internal/wire for one HTTP exchange.
 
 // do makes one API call. The call succeeds only if decode does. do returns how
 // many requests were sent, and one of:
@@ -59,12 +58,13 @@ func (c *Client) do(ctx context.Context, r request, cfg callConfig, decode func(
 // route is what a kind of call passes through on its way. There are three: the
 // API, the token endpoint, and storage.
 type route struct {
-	tokens  *tokenSource  // supplies the access token; nil: none is sent
-	guard   *block.Guard  // stops while requests are blocked; nil: a 403 is no block
-	limiter Limiter       // paces attempts; nil: none
-	sem     chan struct{} // bounds the attempts in flight; nil: no bound
-	host    string        // reported in events; "" for storage, whose host is not reported
-	signed  bool          // the URL's signature covers the headers: an observer adds none
+	tokens      *tokenSource  // supplies the access token; nil: none is sent
+	guard       *block.Guard  // stops while requests are blocked; nil: a 403 is no block
+	limiter     Limiter       // paces attempts; nil: none
+	sem         chan struct{} // bounds the attempts in flight; nil: no bound
+	host        string        // reported in events; "" for storage, whose host is not reported
+	signed      bool          // the URL's signature covers the headers: an observer adds none
+	longestHold time.Duration // of a 429 that holds the limiter; 0: any
 }
 
 // call is one call in progress.
@@ -86,7 +86,7 @@ type call struct {
 	attempts   int           // sent so far
 	retries    int           // sent again after a failure other than a 429
 	throttled  int           // sent again after a 429
-	replayed   bool          // sent again with a new token after a 401
+	replays    int           // sent again with a new token after a 401
 	waiting    bool          // before a retry
 	sawUnknown bool          // a write whose outcome was unknown at some attempt
 	uncertain                // a write that may have taken effect
@@ -300,7 +300,7 @@ func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) 
 	signal, observed := block.Silent, caller
 	defer func() { // also when a transport panics, so that nothing stays held
 		took := time.Since(sentAt)
-		c.release(caller, adm, o.limiterResult(), signal)
+		c.release(caller, adm, o.limiterResult(c.route.longestHold), signal)
 		c.record(caller, observed, sentAt.Sub(queuedAt), took)
 	}()
 

@@ -111,6 +111,9 @@ func (e *APIError) Error() string {
 	if e.RequestID != "" {
 		s += " (request id " + e.RequestID + ")"
 	}
+	if e.RetryAfter > 0 {
+		s += "; retry after " + e.RetryAfter.Round(time.Second).String()
+	}
 	return s + e.note()
 }
 

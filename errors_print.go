@@ -69,14 +69,15 @@ func known(attrs ...slog.Attr) slog.Value {
 // last is the error behind an error as an attribute.
 func last(err error) slog.Attr { return slog.Any("last", logError(err)) }
 
-// LogValue returns the operation, status, type, code and request id, as far as
-// they are set.
+// LogValue returns the operation, status, type, code, request id and RetryAfter, as
+// far as they are set.
 func (e *APIError) LogValue() slog.Value {
 	if e == nil {
 		return slog.Value{}
 	}
 	return known(slog.String("operation", e.Operation), slog.Int("status", e.StatusCode),
-		slog.String("type", e.Type), slog.String("code", string(e.Code)), slog.String("request_id", e.RequestID))
+		slog.String("type", e.Type), slog.String("code", string(e.Code)),
+		slog.String("request_id", e.RequestID), slog.Duration("retry_after", e.RetryAfter))
 }
 
 // LogValue returns the operation, and the time of the next attempt if the client

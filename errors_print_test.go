@@ -154,7 +154,7 @@ func TestZeroErrorsAndNilPointersNeverPanic(t *testing.T) {
 
 // Each attribute of an error is one of these, and only what is set is logged.
 func TestErrorsLogNamedFactsThatAreSet(t *testing.T) {
-	known := []string{"operation", "status", "type", "code", "request_id", "retry_at", "attempts", "elapsed", "reason", "last",
+	known := []string{"operation", "status", "type", "code", "request_id", "retry_after", "retry_at", "attempts", "elapsed", "reason", "last",
 		"sent", "expired", "context", "wait", "field"}
 	for _, err := range everyError {
 		zero := reflect.New(reflect.TypeOf(err).Elem())

@@ -35,9 +35,11 @@ type tokenRequest struct {
 // one every 10 seconds.
 //
 // The request is retried after transient failures, and after its Retry-After
-// when rate limited: 3 attempts in 15 seconds at most. [WithMaxRetries],
-// [WithAttemptTimeout] and [WithTotalTimeout] have no effect here on the client,
-// and on this call they and [WithHeader] are a [ValidationError].
+// when rate limited: 3 attempts in 15 seconds at most. A 429 that asks for a longer
+// wait is the error of all calls until then, for at most 5 minutes: then one
+// request is sent, whatever it asked for. [WithMaxRetries], [WithAttemptTimeout]
+// and [WithTotalTimeout] have no effect here on the client, and on this call they
+// and [WithHeader] are a [ValidationError].
 // [WithResponseInto] is filled only if this call started the
 // token request and waited for its end; otherwise it is left zero.
 //
@@ -94,7 +96,7 @@ func (c *Client) setUpTokens(p *parts, cfg *clientConfig) error {
 	if err != nil {
 		return err
 	}
-	p.tokenEndpoint.limiter = limiter
+	p.tokenEndpoint.limiter, p.tokenEndpoint.longestHold = limiter, longestHold
 	p.credentials = credentials{id: cfg.clientID, secret: cfg.clientSecret}
 	p.api.tokens = newTokenSource(tokenSourceConfig{
 		mint:   c.mint,

@@ -43,6 +43,9 @@ const (
 	// finalMemory is how long a coded 4xx of the token endpoint is returned to
 	// later calls without a new request.
 	finalMemory = 30 * time.Second
+	// longestHold is how long a 429 of the token endpoint is believed: whatever
+	// wait it asks for, one request goes out then.
+	longestHold = 5 * time.Minute
 
 	// After the API has refused maxStrikes new tokens in a row that never
 	// worked, minting pauses. The pause doubles each time, from the time in
@@ -88,10 +91,17 @@ type tokenSourceConfig struct {
 //     wait for the refresh and get its result. Both clocks count, because the
 //     monotonic clock may stop while a machine sleeps, and the wall clock may
 //     be set back.
-//   - A 401 discards the token it was sent for, and no newer one. If new tokens
-//     are refused that never worked, minting pauses.
+//   - A 401 discards the token it was sent for, and no newer one. If tokens
+//     minted here are refused that never worked, minting pauses.
+//   - If the API refuses a token of the store that never worked here, the next
+//     one is minted: the store may hold another that was revoked, or an old one
+//     that somebody put back. Only a token that another client saves while this
+//     one waits for the lease is taken instead, and only once.
+//   - A panic of mint or of the store is raised in each call that waits. If none
+//     does, since the held token is still good, it is a failed renewal.
 //   - A final rejection of the credentials is returned for a while without a
-//     new request.
+//     new request. So is a 429 that asks for a wait of more than a mint's time,
+//     for longestHold at most.
 type tokenSource struct {
 	mint  func(context.Context, *Response) (*Token, error) // nil: the token is fixed
 	store *guardedStore                                    // nil: none
@@ -103,9 +113,11 @@ type tokenSource struct {
 	refreshing *tokenRefresh // nil: none in flight
 	renewAt    time.Time     // after a failed renewal: not before
 	refusals   []*Token      // the last tokens that were refused
+	own        *Token        // the last token that was minted here
+	distrust   int           // tokens of the store refused in a row that had never worked here
 	strikes    int           // tokens refused in a row that had never worked
 	pauseUntil time.Time     // no mint before, except by fresh
-	final      error         // the endpoint's final rejection of the credentials
+	final      error         // the endpoint's rejection of the credentials, or its 429
 	finalUntil time.Time
 }
 
@@ -126,7 +138,21 @@ type tokenRefresh struct {
 	done     chan struct{}
 	token    *Token
 	err      error
+	panicked any      // raised again in each goroutine that waits
 	response Response // of the token request; zero if there was none
+}
+
+// wait waits until r is done. It returns an error only if ctx ends first.
+func (r *tokenRefresh) wait(ctx context.Context) error {
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if r.panicked != nil {
+		panic(r.panicked)
+	}
+	return nil
 }
 
 // newTokenSource returns a source that mints.
@@ -188,10 +214,8 @@ func (s *tokenSource) get(ctx context.Context) (*Token, error) {
 		if r == nil {
 			continue // there is a token by now
 		}
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := r.wait(ctx); err != nil {
+			return nil, err
 		}
 		if r.err != nil || !s.isRefused(r.token) {
 			return r.token, r.err
@@ -213,14 +237,16 @@ func (s *tokenSource) fresh(ctx context.Context, response *Response) (*Token, er
 		}
 		s.mu.Lock()
 		r, started := s.refreshing, false
+		if r == nil && holdFor(s.final) > 0 && !reached(s.now(), s.finalUntil) {
+			defer s.mu.Unlock()
+			return nil, s.final
+		}
 		if r == nil {
 			r, started = s.startRefresh(true), true
 		}
 		s.mu.Unlock()
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := r.wait(ctx); err != nil {
+			return nil, err
 		}
 		if !r.forced {
 			continue // its token may be from the store
@@ -248,7 +274,7 @@ func (s *tokenSource) accepted(t *Token) {
 	defer s.mu.Unlock()
 	if s.current.Load() == h {
 		h.worked.Store(true)
-		s.strikes, s.pauseUntil = 0, time.Time{}
+		s.strikes, s.distrust, s.pauseUntil = 0, 0, time.Time{}
 	}
 }
 
@@ -269,6 +295,12 @@ func (s *tokenSource) refused(t *Token) bool {
 		return h != nil || s.refreshing != nil || reached(now, s.pauseUntil)
 	}
 	s.current.Store(nil)
+	if !t.is(s.own) {
+		if !h.worked.Load() {
+			s.distrust++
+		}
+		return true
+	}
 	if h.worked.Load() || reached(now, h.since.Add(newTime)) {
 		return true
 	}
@@ -281,6 +313,13 @@ func (s *tokenSource) refused(t *Token) bool {
 	}
 	s.pauseUntil = now.Add(pause)
 	return s.refreshing != nil
+}
+
+// isOwn reports whether t is the last token that this client minted.
+func (s *tokenSource) isOwn(t *Token) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return t.is(s.own)
 }
 
 // renew starts a refresh for h, which is due but has not expired.
@@ -336,11 +375,12 @@ func (s *tokenSource) refresh(r *tokenRefresh, old *heldToken) {
 		lease          TokenLease
 		err            = errNoToken
 	)
-	defer func() { // deferred, because mint may panic or call runtime.Goexit
+	defer func() { // deferred, because mint or the store may panic or call runtime.Goexit
+		r.panicked = recover()
 		if stored != nil {
 			err = nil
 		}
-		s.finishRefresh(r, old, cmp.Or(stored, minted), err)
+		s.finishRefresh(r, old, cmp.Or(stored, minted), stored == nil, err)
 		switch {
 		case lease != nil:
 			s.store.finish(lease, minted)
@@ -365,9 +405,15 @@ func (s *tokenSource) refresh(r *tokenRefresh, old *heldToken) {
 // under, or both, or neither if the store fails.
 func (s *tokenSource) consult(ctx context.Context, forced bool, old *heldToken) (*Token, TokenLease) {
 	giveUp := s.now().Add(leaseWait)
+	var before *Token // what the store had before the wait for the lease; nil: no wait yet
 	for poll := firstPoll; ; poll = min(2*poll, lastPoll) {
+		var t *Token
+		var err error
 		if !forced {
-			if t, err := s.lookUp(ctx, old); t != nil || err != nil {
+			if t, err = s.store.load(ctx); err != nil {
+				return nil, nil
+			}
+			if s.canUse(t, before, old) {
 				return t, nil
 			}
 		}
@@ -379,37 +425,39 @@ func (s *tokenSource) consult(ctx context.Context, forced bool, old *heldToken) 
 			return nil, lease
 		case lease != nil:
 			// Its last holder may have saved a token since the load.
-			t, _ := s.lookUp(ctx, old)
-			return t, lease
+			if t, err := s.store.load(ctx); err == nil && s.canUse(t, before, old) {
+				return t, lease
+			}
+			return nil, lease
 		case reached(s.now(), giveUp):
 			s.store.failed(errLeaseHeld)
 			return nil, nil
 		}
+		before = cmp.Or(before, t, new(Token))
 		time.Sleep(poll + rand.N(poll/2))
 	}
 }
 
-// lookUp returns the store's token, or nil if it cannot replace old.
-func (s *tokenSource) lookUp(ctx context.Context, old *heldToken) (*Token, error) {
-	t, err := s.store.load(ctx)
+// canUse reports whether t, which the store has now, can replace old. While the
+// store's tokens are not trusted, it must have been saved since the store had
+// before.
+func (s *tokenSource) canUse(t, before *Token, old *heldToken) bool {
+	s.mu.Lock()
+	trusted := s.distrust == 0 || s.distrust == 1 && before != nil && !t.is(before)
+	s.mu.Unlock()
 	switch {
-	case err != nil:
-		return nil, err
-	case !t.usable() || s.isRefused(t):
-		return nil, nil
+	case !trusted || !t.usable() || s.isRefused(t):
+		return false
 	case t.ExpiresAt.IsZero():
-		return t, nil
-	case reached(s.now(), t.ExpiresAt):
-		return nil, nil
-	case old != nil && !t.ExpiresAt.After(old.token.ExpiresAt):
-		return nil, nil // the same, or an older one
+		return true
 	}
-	return t, nil
+	// One that expires no later than old is the same, or an older one.
+	return !reached(s.now(), t.ExpiresAt) && (old == nil || t.ExpiresAt.After(old.token.ExpiresAt))
 }
 
 // finishRefresh ends r: it takes the token or remembers the failure, and wakes
 // the waiters.
-func (s *tokenSource) finishRefresh(r *tokenRefresh, old *heldToken, t *Token, err error) {
+func (s *tokenSource) finishRefresh(r *tokenRefresh, old *heldToken, t *Token, minted bool, err error) {
 	now := s.now()
 	s.mu.Lock()
 	s.refreshing = nil
@@ -418,8 +466,13 @@ func (s *tokenSource) finishRefresh(r *tokenRefresh, old *heldToken, t *Token, e
 	switch {
 	case err == nil:
 		s.current.Store(hold(t, now))
+		if minted {
+			s.own, s.distrust = t, 0
+		}
 	case isFinal(err):
 		s.final, s.finalUntil = err, now.Add(finalMemory)
+	case holdFor(err) > 0:
+		s.final, s.finalUntil = err, now.Add(holdFor(err))
 	}
 	if err != nil && old != nil {
 		s.renewAt = now.Add(max(old.margin/4, time.Second))
@@ -478,6 +531,18 @@ func isFinal(err error) bool {
 	var e *APIError
 	return errors.As(err, &e) && e.StatusCode >= 400 && e.StatusCode < 500 && e.Code != CodeHTTPError &&
 		e.StatusCode != http.StatusRequestTimeout && e.StatusCode != http.StatusTooManyRequests
+}
+
+// holdFor returns how long no token is requested after err, the error of a mint.
+// It is above 0 only for a 429 that asks for a longer wait than a mint allows. It
+// ends before that wait, of which the next mint itself waits the rest and a second
+// for the limiter's jitter.
+func holdFor(err error) time.Duration {
+	var e *APIError
+	if !errors.As(err, &e) || e.StatusCode != http.StatusTooManyRequests {
+		return 0
+	}
+	return min(e.RetryAfter, longestHold) - (mintTime - time.Second)
 }
 
 // tokenKey identifies the credentials at a base URL to a [TokenStore]. It is a

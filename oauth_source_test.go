@@ -112,7 +112,8 @@ func (a *fakeAPI) good(t *Token) bool {
 
 var errCall401 = errors.New("the API responded with a 401")
 
-// call does what a call of the client does: it is retried once after a 401.
+// call does what a call of the client does: it is retried once after a 401, and
+// once more if the second token was the store's.
 func (a *fakeAPI) call(ctx context.Context, s *tokenSource) error {
 	for attempt := 0; ; attempt++ {
 		t, err := s.get(ctx)
@@ -123,7 +124,7 @@ func (a *fakeAPI) call(ctx context.Context, s *tokenSource) error {
 			s.accepted(t)
 			return nil
 		}
-		if again := s.refused(t); !again || attempt > 0 {
+		if again := s.refused(t); !again || attempt > 1 || attempt == 1 && s.isOwn(t) {
 			return errCall401
 		}
 	}
@@ -442,6 +443,43 @@ func TestMintThatDoesNotReturnWakesItsWaiters(t *testing.T) {
 		s = newTokenSource(tokenSourceConfig{mint: func(context.Context, *Response) (*Token, error) { return nil, nil }})
 		_, err = s.get(t.Context())
 		require.ErrorIs(t, err, errNoToken)
+	})
+}
+
+func TestPanicOfAMintReachesTheCallersThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &tokenEndpoint{lifetime: time.Hour}
+		panics := true
+		s := newTokenSource(tokenSourceConfig{mint: func(ctx context.Context, r *Response) (*Token, error) {
+			if time.Sleep(time.Second); panics {
+				panic("mint")
+			}
+			return m.mint(ctx, r)
+		}})
+		caught := func(call func(context.Context) error) (p any) {
+			defer func() { p = recover() }()
+			assert.NoError(t, call(t.Context()))
+			return nil
+		}
+		get := func(ctx context.Context) error { _, err := s.get(ctx); return err }
+		for range 2 {
+			_ = together(3, func(int) error { assert.Equal(t, "mint", caught(get)); return nil })
+			assert.Equal(t, "mint", caught(func(ctx context.Context) error { _, err := s.fresh(ctx, nil); return err }))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, get(ctx), context.DeadlineExceeded, "it has left before the panic")
+		time.Sleep(time.Minute)
+		panics = false
+		require.Nil(t, caught(get))
+
+		panics = true // while the token is renewed nobody waits
+		time.Sleep(time.Hour - maxMargin/2)
+		require.Nil(t, caught(get))
+		time.Sleep(2 * time.Second)
+		require.Nil(t, caught(get))
+		time.Sleep(maxMargin)
+		assert.Equal(t, "mint", caught(get), "it is raised once a call waits")
 	})
 }
 

@@ -15,10 +15,15 @@ import (
 // contains neither the client id nor the secret, and changes with either. A
 // valid token is as sensitive as a password: store it accordingly.
 //
+// If the API refuses a token of the store that has never worked for a client, that
+// client mints. So a store with revoked or old tokens costs requests, but keeps
+// no client out.
+//
 // An implementation must be safe for concurrent use, and must return when the
 // context of a call ends: the client waits for it. The client ends the context
 // after one second. When a call fails, the client mints without the store, and
-// does not use it for 5 seconds.
+// does not use it for 5 seconds. A panic in Load or Lease is raised in each call
+// that waits for the token; one in Save or Release is a failure.
 type TokenStore interface {
 	// Load returns the token last saved under key, or nil and no error if there
 	// is none. It may return a token that has expired.
@@ -128,6 +133,8 @@ const (
 	storePause    = 5 * time.Second // how long a store that failed is not used
 )
 
+var errStorePanicked = errors.New("brellium: the token store panicked")
+
 // guardedStore is a [TokenStore] under one key. It limits the time of each call
 // and pauses after a failure.
 type guardedStore struct {
@@ -190,8 +197,14 @@ func (g *guardedStore) lease(ctx context.Context) (l TokenLease, err error) {
 	return l, nil
 }
 
-// finish saves t, if it is not nil, and ends the lease.
+// finish saves t, if it is not nil, and ends the lease. Nobody waits for it, so a
+// panic counts as a failure of the store.
 func (g *guardedStore) finish(l TokenLease, t *Token) {
+	defer func() {
+		if recover() != nil {
+			g.failed(errStorePanicked)
+		}
+	}()
 	err := g.call(context.Background(), func(ctx context.Context) (err error) {
 		if t != nil {
 			err = l.Save(ctx, t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -374,6 +375,99 @@ func TestFreshTokenReachesTheOtherClients(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "t4", token.Reveal())
 	})
+}
+
+func TestPanicOfAStoreReachesTheCallersThatWait(t *testing.T) {
+	for _, call := range []string{"load", "lease", "save", "release"} {
+		synctest.Test(t, func(t *testing.T) {
+			m, store := &tokenEndpoint{lifetime: time.Hour}, newFaultyStore()
+			store.breakWith(func(_ context.Context, name string) error {
+				if name == call {
+					panic(call)
+				}
+				return nil
+			})
+			var said notices
+			s := m.sourceOn(store, said.add)
+			var caught any
+			func() {
+				defer func() { caught = recover() }()
+				_, err := s.get(t.Context())
+				assert.NoError(t, err)
+			}()
+			time.Sleep(time.Second)
+			if call == "load" || call == "lease" {
+				assert.Equal(t, call, caught)
+				return
+			}
+			assert.Nil(t, caught, "nobody waits for it")
+			assert.Equal(t, []error{errStorePanicked}, said.list())
+		})
+	}
+}
+
+// A client has a token and the store has a newer one, and both are revoked.
+func TestTokenAndStoredTokenThatAreRevokedFailNoCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &tokenEndpoint{latency: 100 * time.Millisecond, lifetime: time.Hour}
+		a := new(fakeAPI)
+		sources, _ := fleet(2, m, NewMemoryTokenStore())
+		require.NoError(t, a.call(t.Context(), sources[0]))
+		_, err := sources[1].fresh(t.Context(), nil)
+		require.NoError(t, err)
+		synctest.Wait()
+		a.refuseTokens(func(v string) bool { return v == "t1" || v == "t2" })
+		require.NoError(t, a.call(t.Context(), sources[0]))
+		synctest.Wait()
+		require.NoError(t, a.call(t.Context(), sources[1]))
+		assert.Equal(t, 3, m.count(), "one mint serves both")
+	})
+}
+
+// replayingStore returns an old token at each Load, as a store does to which
+// somebody writes old records.
+type replayingStore struct {
+	*MemoryTokenStore
+	another bool // at each Load
+	loads   atomic.Int64
+}
+
+func (s *replayingStore) Load(context.Context, string) (*Token, error) {
+	n := s.loads.Add(1)
+	if !s.another {
+		n = 0
+	}
+	return NewToken("Bearer", fmt.Sprint("old", n), time.Now().Add(100*time.Hour)), nil
+}
+
+func TestOldTokensPutBackIntoTheStoreKeepNobodyOut(t *testing.T) {
+	for _, another := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &tokenEndpoint{latency: 100 * time.Millisecond, lifetime: time.Hour}
+			a := new(fakeAPI)
+			var revoked atomic.Int64 // tokens up to this one are revoked
+			a.refuseTokens(func(v string) bool {
+				var n int64
+				_, err := fmt.Sscanf(v, "t%d", &n)
+				return err != nil || n <= revoked.Load()
+			})
+			store := &replayingStore{MemoryTokenStore: NewMemoryTokenStore(), another: another}
+			for range 10 { // new processes, which know nothing
+				start := time.Now()
+				s := m.sourceOn(store, nil)
+				require.NoError(t, a.call(t.Context(), s))
+				assert.Less(t, time.Since(start), time.Second, "no pause")
+				synctest.Wait()
+			}
+			assert.Equal(t, 10, m.count(), "each minted once")
+			s := m.sourceOn(store, nil)
+			for range 20 {
+				require.NoError(t, a.call(t.Context(), s), "also one whose own token is revoked")
+				revoked.Store(int64(m.count()))
+			}
+			assert.LessOrEqual(t, m.count(), 30)
+		})
+	}
 }
 
 func TestFailedMintReleasesTheLease(t *testing.T) {

@@ -90,6 +90,25 @@ func TestClientsOnOneStoreMintOnce(t *testing.T) {
 	})
 }
 
+// The client has a token, the store a newer one, and both are revoked.
+func TestCallIsSentOnceMoreIfTheStoredTokenIsRefusedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := brelliumtest.New()
+		store := brellium.NewMemoryTokenStore()
+		one := testkit.NewClient(t, e, brellium.WithTokenStore(store))
+		other := testkit.NewClient(t, e, brellium.WithTokenStore(store))
+		require.NoError(t, list(t.Context(), one))
+		_, err := other.OAuth.CreateToken(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		e.RevokeTokens()
+		var resp brellium.Response
+		require.NoError(t, testkit.CreateUser(t.Context(), one, brellium.WithMaxRetries(0), brellium.WithResponseInto(&resp)))
+		assert.Len(t, resp.Attempts, 3)
+		assert.Equal(t, 3, e.Count("oauth.token"))
+	})
+}
+
 func TestCreateTokenFillsTheResponse(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults   []brelliumtest.Fault
@@ -172,6 +191,44 @@ func TestCreateTokenThatWasCanceledLeavesTheResponseAlone(t *testing.T) {
 	})
 }
 
+// A Retry-After of the token endpoint may be a date far away or not a wait at all.
+func TestAbsurdWaitOfTheTokenEndpointHoldsNoCallForLong(t *testing.T) {
+	for _, wait := range []string{"1793000000", "86400", "Fri, 31 Dec 2100 23:59:59 GMT", "600"} {
+		synctest.Test(t, func(t *testing.T) {
+			emu := brelliumtest.New()
+			client := testkit.NewClient(t, emu)
+			emu.Inject(brelliumtest.OpTokenCreate, testkit.RateLimited(wait))
+			limited := func(call func() error) {
+				t.Helper()
+				start := time.Now()
+				err := call()
+				assert.Zero(t, time.Since(start))
+				var gaveUp *brellium.RetriesExhaustedError
+				require.ErrorAs(t, err, &gaveUp)
+				assert.Equal(t, "oauth.token", gaveUp.Operation)
+				var refused *brellium.APIError
+				require.ErrorAs(t, err, &refused)
+				assert.Equal(t, 429, refused.StatusCode)
+				assert.GreaterOrEqual(t, refused.RetryAfter, 10*time.Minute)
+				assert.ErrorIs(t, err, brellium.ErrRateLimited)
+				assert.ErrorContains(t, err, "; retry after "+refused.RetryAfter.Round(time.Second).String())
+			}
+			create := func() error { _, err := client.OAuth.CreateToken(t.Context()); return err }
+			for range 4 {
+				limited(func() error { return testkit.Retrieve(t.Context(), client) })
+				limited(create)
+				time.Sleep(time.Minute)
+			}
+			assert.Equal(t, 1, emu.Count(brelliumtest.OpTokenCreate))
+			time.Sleep(time.Minute - 5*time.Second)
+			start := time.Now()
+			testkit.Concurrently(t, 20, func(ctx context.Context, _ int) error { return testkit.Retrieve(ctx, client) })
+			assert.Less(t, time.Since(start), 15*time.Second)
+			assert.Equal(t, 2, emu.Count(brelliumtest.OpTokenCreate), "one request")
+		})
+	}
+}
+
 func TestCreateTokenRefusesOptionsThatDoNotApply(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
@@ -235,7 +292,12 @@ func TestDeadlineOfAMintIsNotTheCallers(t *testing.T) {
 			emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "60"))
 			_, err := client.OAuth.CreateToken(t.Context())
 			require.ErrorIs(t, err, brellium.ErrRateLimited)
-		}, 0, 0, late},
+		}, 0, 0, func(t *testing.T, err error) {
+			var limited *brellium.APIError
+			require.ErrorAs(t, err, &limited)
+			assert.Equal(t, time.Minute, limited.RetryAfter)
+			assert.ErrorIs(t, err, brellium.ErrRateLimited)
+		}},
 		"in the first attempt": {func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 			emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.Status(429, "RATE_LIMITED").WithHeader("Retry-After", "16"),
 				brelliumtest.StallHeaders(0).WithoutRateLimit())

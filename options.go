@@ -156,8 +156,8 @@ func (o policyOption) applyCall(c *callConfig) error     { return o(&c.policy) }
 
 // WithMaxRetries limits how often a call is retried after its first attempt,
 // retries after a 429 included. The default is 4 retries, and any number after a
-// 429 within the total time. 0 means no retry; the one retry with a new token
-// after a 401 does not count.
+// 429 within the total time. 0 means no retry; a retry with a new token after
+// a 401 does not count.
 //
 // It is only a limit. It does not allow retries that could do harm:
 // [UserService.Create], [EmailRecipientService.Create], and
@@ -262,6 +262,9 @@ func WithBaseURL(baseURL string) ClientOption {
 // Without WithHTTPClient, clients share a transport like [DefaultTransport],
 // unless the program has assigned another one to [http.DefaultTransport]: a mock,
 // or one with a company's certificates. Then they use that.
+//
+// A panic of the transport reaches the caller. One during a token request is raised
+// in each call that waits for the token.
 //
 // The transport must not retry requests, since attempts would multiply; one of
 // go-retryablehttp is rejected.

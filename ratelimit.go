@@ -303,12 +303,16 @@ func PriorityFromContext(ctx context.Context) Priority {
 	return p
 }
 
-// limiterResult is what the attempt tells the limiter.
-func (o *outcome) limiterResult() LimiterResult {
+// limiterResult is what the attempt reports to the limiter. A wait longer than
+// longest, unless that is 0, holds the limiter no longer than that.
+func (o *outcome) limiterResult(longest time.Duration) LimiterResult {
 	a := LimiterResult{RateLimit: o.rate}
 	switch {
 	case o.Status == http.StatusTooManyRequests:
 		a.Spent, a.Refused, a.RetryAfter = SpentNo, true, o.retryAfter
+		if longest > 0 {
+			a.RetryAfter = min(a.RetryAfter, longest)
+		}
 	case o.Status == http.StatusUnauthorized, !o.Sent:
 		a.Spent = SpentNo
 	case o.verdict == VerdictBlocked:

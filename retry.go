@@ -136,12 +136,16 @@ func (c *call) retryBudget() (budget, used int) {
 	return budget, used
 }
 
-// replay reports whether the call is retried at once with a new token.
+// replay reports whether the call is retried at once with a new token: once, and
+// once more if that token was the store's, which may have been revoked too.
 func (c *call) replay() bool {
 	// Every 401 is reported to the source, including that to a replay.
-	again := c.route.tokens != nil && c.route.tokens.refused(c.last.token) && !c.replayed
-	c.replayed = c.replayed || again
-	return again
+	tokens, t := c.route.tokens, c.last.token
+	if tokens == nil || !tokens.refused(t) || c.replays > 1 || c.replays == 1 && tokens.isOwn(t) {
+		return false
+	}
+	c.replays++
+	return true
 }
 
 // nextWait is how long to wait before the next attempt.

@@ -3,7 +3,7 @@
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 //	limiter, err := brelliumredis.NewLimiter(rdb, brelliumredis.LimiterOptions{})
-//	store, err := brelliumredis.NewTokenStore(rdb, brelliumredis.TokenStoreOptions{ClientSecret: secret})
+//	store, err := brelliumredis.NewTokenStore(rdb, brelliumredis.TokenStoreOptions{ClientSecret: brelliumredis.NewSecret(secret)})
 //	client, err := brellium.NewClient(brellium.WithRateLimiter(limiter), brellium.WithTokenStore(store))
 //
 // It needs Redis 5 or later, or a server that speaks its protocol and runs its

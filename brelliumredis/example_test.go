@@ -31,7 +31,7 @@ func Example() {
 			panic(err)
 		}
 		store, err := brelliumredis.NewTokenStore(rdb, brelliumredis.TokenStoreOptions{
-			ClientSecret: brelliumredis.Secret(emulator.ClientSecret),
+			ClientSecret: brelliumredis.NewSecret(emulator.ClientSecret),
 		})
 		if err != nil {
 			panic(err)

@@ -378,7 +378,7 @@ func TestCluster(t *testing.T) {
 	for range 10 {
 		take(t, l)
 	}
-	s, err := NewTokenStore(rdb, TokenStoreOptions{ClientSecret: "secret"})
+	s, err := NewTokenStore(rdb, TokenStoreOptions{ClientSecret: NewSecret("secret")})
 	require.NoError(t, err)
 	lease, err := s.Lease(ctx, "key", time.Minute)
 	require.NoError(t, err)
@@ -416,7 +416,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		require.Equal(t, field, invalid.Field)
 	}
 	require.Error(t, second(NewLimiter(nil, LimiterOptions{})))
-	require.Error(t, second(NewTokenStore(nil, TokenStoreOptions{ClientSecret: "s"})))
+	require.Error(t, second(NewTokenStore(nil, TokenStoreOptions{ClientSecret: NewSecret("s")})))
 	require.Error(t, second(NewLimiter(rdb, LimiterOptions{Bucket: strings.Repeat("x", 201)})))
 	require.Error(t, second(NewLimiter(rdb, LimiterOptions{Bucket: "a b"})))
 }

@@ -8,10 +8,11 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,8 +20,19 @@ import (
 	brellium "github.com/brellium/brellium-go"
 )
 
-// Secret is a string that is redacted when printed, logged or encoded.
-type Secret string
+// Secret is a string that is redacted when printed, logged or encoded, and that a
+// dumper does not find. [NewSecret] makes one.
+type Secret struct{ value func() string } // a function, since dumpers cannot look inside one
+
+// NewSecret returns value as a Secret.
+func NewSecret(value string) Secret { return Secret{func() string { return value }} }
+
+func (s Secret) reveal() string {
+	if s.value == nil {
+		return ""
+	}
+	return s.value()
+}
 
 const redacted = "REDACTED"
 
@@ -52,20 +64,27 @@ type TokenStoreOptions struct {
 //
 // A token is removed from Redis when it expires, by the clock of the server. A
 // process reads how long the token is still valid, so that the clocks of the
-// processes need not agree. A token without a known expiry is kept for a day.
+// processes need not agree. A token without a known expiry is kept for a day. When
+// a token was saved and when it expires is encrypted with it, so that an old record
+// that is put back is not used: Load ignores a token that has expired, and one older
+// than the newest that the store has seen.
 //
 // The Redis client should honor contexts (redis.Options.ContextTimeoutEnabled):
 // the client waits for a store at most 1 s, which it says by the context.
 type TokenStore struct {
-	rdb  redis.UniversalClient
-	seal func() cipher.AEAD // a function, since dumpers cannot print its value
+	rdb  func() redis.UniversalClient // functions, since dumpers cannot look inside one
+	seal func() cipher.AEAD
 	now  func() time.Time
+
+	mu     sync.Mutex
+	newest map[string]int64 // when the newest token seen was saved, by key
 }
 
 const (
 	tokenPrefix   = "brellium:token:1:{"
 	unknownExpiry = 24 * time.Hour
 	minLifetime   = time.Millisecond
+	maxRecord     = 256 << 10 // a longer one is not read
 )
 
 // NewTokenStore returns a [TokenStore] that uses rdb, which the caller closes. It
@@ -74,10 +93,10 @@ func NewTokenStore(rdb redis.UniversalClient, options TokenStoreOptions) (*Token
 	if isNil(rdb) {
 		return nil, &brellium.ValidationError{Field: "rdb", Reason: "must not be nil"}
 	}
-	if options.ClientSecret == "" {
+	if options.ClientSecret.reveal() == "" {
 		return nil, &brellium.ValidationError{Field: "ClientSecret", Reason: "must not be empty"}
 	}
-	secret := sha256.Sum256([]byte(options.ClientSecret)) // FIPS 140-only mode allows no short keys
+	secret := sha256.Sum256([]byte(options.ClientSecret.reveal())) // FIPS 140-only mode allows no short keys
 	key, err := hkdf.Key(sha256.New, secret[:], nil, "brelliumredis token 1", 32)
 	if err != nil {
 		return nil, err
@@ -91,7 +110,12 @@ func NewTokenStore(rdb redis.UniversalClient, options TokenStoreOptions) (*Token
 	if err != nil {
 		return nil, err
 	}
-	return &TokenStore{rdb: rdb, seal: func() cipher.AEAD { return aead }, now: time.Now}, nil
+	return &TokenStore{
+		rdb:    func() redis.UniversalClient { return rdb },
+		seal:   func() cipher.AEAD { return aead },
+		now:    time.Now,
+		newest: map[string]int64{},
+	}, nil
 }
 
 // String returns the type's name, without any values.
@@ -104,53 +128,86 @@ func (s *TokenStore) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.St
 type sealedToken struct {
 	Type    string `json:"type"`
 	Value   string `json:"value"`
-	Expires bool   `json:"expires"` // together with the record
+	Expires bool   `json:"expires"` // the expiry is known
+	// Saved and Until are microseconds of the server's clock. The token must not be
+	// used after Until.
+	Saved int64 `json:"saved"`
+	Until int64 `json:"until"`
 }
 
 // Load returns the token last saved under key. It returns nil and no error if there
-// is none, or if it cannot be decrypted because it was changed or saved with
-// another secret. Errors are those of the Redis client.
+// is none, if the record is longer than 256 KiB, if it cannot be decrypted because
+// it was changed or saved with another secret, or if it is an old one. Errors are
+// those of the Redis client.
 func (s *TokenStore) Load(ctx context.Context, key string) (*brellium.Token, error) {
 	name := tokenName(key)
-	var value *redis.StringCmd
-	var left *redis.DurationCmd
-	_, err := s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		value, left = p.Get(ctx, name), p.PTTL(ctx, name)
-		return nil
-	})
-	if errors.Is(err, redis.Nil) {
-		return nil, nil
-	}
-	if err != nil {
+	values, err := loadScript.run(ctx, s.rdb(), []string{name}, maxRecord).Slice()
+	if err != nil || len(values) == 0 {
 		return nil, err
 	}
-	sealed, err := value.Bytes()
-	if err != nil {
-		return nil, err
+	record, ok := values[0].(string)
+	left, isNumber := values[1].(int64)
+	now, err := serverTime(values[2:])
+	if !ok || !isNumber || err != nil {
+		return nil, errReply
 	}
-	plain, err := s.seal().Open(nil, nil, sealed, []byte(name))
+	plain, err := s.seal().Open(nil, nil, []byte(record), []byte(name))
 	if err != nil {
 		return nil, nil
 	}
 	var t sealedToken
-	if json.Unmarshal(plain, &t) != nil {
+	if json.Unmarshal(plain, &t) != nil || !s.isNewest(key, t.Saved) {
 		return nil, nil
 	}
-	var expiresAt time.Time
-	if t.Expires {
-		// If the expiry of the record was removed, the token counts as expired.
-		expiresAt = s.now().Add(max(left.Val(), 0))
+	// If the expiry of the record was removed or put off, the token has its own.
+	lifetime := min(max(time.Duration(left)*time.Millisecond, 0), time.Duration(t.Until-now)*time.Microsecond)
+	switch {
+	case t.Expires:
+		return brellium.NewToken(t.Type, t.Value, s.now().Add(lifetime)), nil
+	case lifetime <= 0:
+		return nil, nil
 	}
-	return brellium.NewToken(t.Type, t.Value, expiresAt), nil
+	return brellium.NewToken(t.Type, t.Value, time.Time{}), nil
+}
+
+// isNewest reports whether no token saved later has been seen.
+func (s *TokenStore) isNewest(key string, saved int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if saved == 0 || saved < s.newest[key] {
+		return false
+	}
+	s.newest[key] = saved
+	return true
+}
+
+// serverTime reads the reply of TIME, in microseconds.
+func serverTime(values []any) (int64, error) {
+	var n [2]int64
+	if len(values) != len(n) {
+		return 0, errReply
+	}
+	for i, v := range values {
+		text, ok := v.(string)
+		var err error
+		if n[i], err = strconv.ParseInt(text, 10, 64); !ok || err != nil {
+			return 0, errReply
+		}
+	}
+	return n[0]*1e6 + n[1], nil
 }
 
 // Lease returns the right to mint for key, or nil and no error while another holder
 // has it. Errors are those of the Redis client.
 func (s *TokenStore) Lease(ctx context.Context, key string, ttl time.Duration) (brellium.TokenLease, error) {
-	l := &tokenLease{store: s, token: tokenName(key), lease: leaseName(key), holder: rand.Text()}
-	got, err := leaseScript.run(ctx, s.rdb, []string{l.lease},
-		l.holder, max(ttl, time.Millisecond).Milliseconds()).Int()
-	if err != nil || got == 0 {
+	l := &tokenLease{store: s, key: key, token: tokenName(key), lease: leaseName(key), holder: rand.Text()}
+	values, err := leaseScript.run(ctx, s.rdb(), []string{l.lease},
+		l.holder, max(ttl, time.Millisecond).Milliseconds()).Slice()
+	if err != nil || len(values) == 0 {
+		return nil, err
+	}
+	l.since = s.now()
+	if l.server, err = serverTime(values); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -162,16 +219,29 @@ func leaseName(key string) string { return tokenName(key) + ":lease" }
 
 // tokenLease is valid while the lease key contains holder.
 type tokenLease struct {
-	store                *TokenStore
-	token, lease, holder string
+	store                     *TokenStore
+	key, token, lease, holder string
+
+	since  time.Time
+	server int64 // the server's clock at since
 }
 
-// KEYS: the lease. ARGV: the holder, how long. A client that lost the reply and
-// retries gets the same lease.
+// KEYS: the token. ARGV: the longest record that is read. It returns the record,
+// its lifetime and the time, or nothing.
+var loadScript = &script{source: `
+local length = redis.call('STRLEN', KEYS[1])
+if length == 0 or length > tonumber(ARGV[1]) then return {} end
+local time = redis.call('TIME')
+return {redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]), time[1], time[2]}`}
+
+// KEYS: the lease. ARGV: the holder, how long. It returns the time, or nothing while
+// another holder has the lease. A client that lost the reply and retries gets the
+// same lease.
 var leaseScript = &script{source: `
-if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
-if redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
-return 0`}
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) or redis.call('GET', KEYS[1]) == ARGV[1] then
+  return redis.call('TIME')
+end
+return {}`}
 
 // KEYS: the lease, the token. ARGV: the holder, the sealed token, its lifetime.
 var saveScript = &script{source: `
@@ -193,19 +263,26 @@ func (l *tokenLease) Save(ctx context.Context, t *brellium.Token) error {
 	if expires {
 		lifetime = max(t.ExpiresAt.Sub(l.store.now()), minLifetime)
 	}
-	plain, err := json.Marshal(sealedToken{Type: t.Type, Value: t.Reveal(), Expires: expires})
+	now := l.server + l.store.now().Sub(l.since).Microseconds()
+	plain, err := json.Marshal(sealedToken{Type: t.Type, Value: t.Reveal(), Expires: expires, Saved: now, Until: now + lifetime.Microseconds()})
 	if err != nil {
 		return err
 	}
 	sealed := l.store.seal().Seal(nil, nil, plain, []byte(l.token))
-	saved, err := saveScript.run(ctx, l.store.rdb, []string{l.lease, l.token},
+	saved, err := saveScript.run(ctx, l.store.rdb(), []string{l.lease, l.token},
 		l.holder, sealed, lifetime.Milliseconds()).Int()
-	if err == nil && saved == 0 {
+	switch {
+	case err != nil:
+		return err
+	case saved == 0:
 		return brellium.ErrLeaseLost
 	}
-	return err
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	l.store.newest[l.key] = now // also if the server's clock was set back
+	return nil
 }
 
 func (l *tokenLease) Release(ctx context.Context) error {
-	return releaseScript.run(ctx, l.store.rdb, []string{l.lease}, l.holder).Err()
+	return releaseScript.run(ctx, l.store.rdb(), []string{l.lease}, l.holder).Err()
 }

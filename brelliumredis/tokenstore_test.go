@@ -4,11 +4,15 @@ package brelliumredis
 
 import (
 	"context"
+	"encoding/gob"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net"
+	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,8 +26,8 @@ import (
 
 const secret = "s3cr3t-of-the-client"
 
-func newStore(t testing.TB, rdb redis.UniversalClient, secret Secret) *TokenStore {
-	s, err := NewTokenStore(rdb, TokenStoreOptions{ClientSecret: secret})
+func newStore(t testing.TB, rdb redis.UniversalClient, secret string) *TokenStore {
+	s, err := NewTokenStore(rdb, TokenStoreOptions{ClientSecret: NewSecret(secret)})
 	require.NoError(t, err)
 	return s
 }
@@ -245,6 +249,115 @@ func TestTokenThatCannotBeDecryptedIsIgnored(t *testing.T) {
 	})
 }
 
+// recordOf returns a record as it is in Redis.
+func recordOf(t testing.TB, rdb *redis.Client, key string) string {
+	t.Helper()
+	record, err := rdb.Get(context.Background(), tokenName(key)).Result()
+	require.NoError(t, err)
+	return record
+}
+
+func TestRecordThatIsPutBackIsNotUsed(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		ctx := context.Background()
+		rdb := b.client(t)
+		one, two := newStore(t, rdb, secret), newStore(t, rdb, secret)
+		putBack := func(record string) {
+			require.NoError(t, rdb.Set(ctx, tokenName("key"), record, 1000*time.Hour).Err())
+		}
+		load := func(s *TokenStore) string {
+			token, err := s.Load(ctx, "key")
+			require.NoError(t, err)
+			return token.Reveal()
+		}
+		keep(t, one, "key", brellium.NewToken("Bearer", "first", time.Now().Add(time.Hour)))
+		first := recordOf(t, rdb, "key")
+		keep(t, one, "key", brellium.NewToken("Bearer", "second", time.Now().Add(time.Hour)))
+		second := recordOf(t, rdb, "key")
+		require.Equal(t, "second", load(two))
+		putBack(first)
+		require.Empty(t, load(one), "it saved a newer one")
+		require.Empty(t, load(two), "it loaded a newer one")
+		require.NotEmpty(t, load(newStore(t, rdb, secret)), "it cannot know")
+		putBack(second)
+		require.Equal(t, "second", load(one))
+
+		// It expires when it did before.
+		token, err := newStore(t, rdb, secret).Load(ctx, "key")
+		require.NoError(t, err)
+		require.WithinDuration(t, time.Now().Add(time.Hour), token.ExpiresAt, 10*time.Second)
+		keep(t, one, "other", brellium.NewToken("Bearer", "value", time.Time{}))
+		m, ok := b.(*mini)
+		if !ok {
+			return
+		}
+		require.NoError(t, rdb.Set(ctx, tokenName("other"), recordOf(t, rdb, "other"), 1000*time.Hour).Err())
+		m.server.SetTime(time.Now().Add(25 * time.Hour))
+		token, err = newStore(t, rdb, secret).Load(ctx, "key")
+		require.NoError(t, err)
+		require.False(t, token.ExpiresAt.After(time.Now()))
+		token, err = newStore(t, rdb, secret).Load(ctx, "other")
+		require.NoError(t, err)
+		require.Nil(t, token, "without a known expiry it is kept for a day")
+
+		// A server whose clock was set back keeps nobody out.
+		keep(t, two, "key", brellium.NewToken("Bearer", "ahead", time.Now().Add(time.Hour)))
+		require.Equal(t, "ahead", load(one))
+		m.server.SetTime(time.Now())
+		keep(t, two, "key", brellium.NewToken("Bearer", "back", time.Now().Add(time.Hour)))
+		require.Equal(t, "back", load(two))
+		require.Empty(t, load(one))
+		keep(t, one, "key", brellium.NewToken("Bearer", "own", time.Now().Add(time.Hour)))
+		require.Equal(t, "own", load(two))
+		require.Equal(t, "own", load(one))
+	})
+}
+
+func TestRecordWithoutItsTimeIsNotUsed(t *testing.T) {
+	rdb := connect(t, newMini(t).addr())
+	s := newStore(t, rdb, secret)
+	sealed := s.seal().Seal(nil, nil, []byte(`{"type":"Bearer","value":"value","expires":true}`), []byte(tokenName("key")))
+	require.NoError(t, rdb.Set(context.Background(), tokenName("key"), sealed, time.Hour).Err())
+	token, err := s.Load(context.Background(), "key")
+	require.NoError(t, err)
+	require.Nil(t, token)
+}
+
+// countedConn counts what is read.
+type countedConn struct {
+	net.Conn
+	read *atomic.Int64
+}
+
+func (c countedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.read.Add(int64(n))
+	return n, err
+}
+
+func TestLargeRecordIsNotRead(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		ctx := context.Background()
+		var read atomic.Int64
+		rdb := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+			conn, err := net.Dial("tcp", b.addr())
+			return countedConn{conn, &read}, err
+		}})
+		defer func() { _ = rdb.Close() }()
+		s := newStore(t, rdb, secret)
+		require.NoError(t, rdb.Set(ctx, tokenName("key"), strings.Repeat("x", 4<<20), time.Hour).Err())
+		token, err := s.Load(ctx, "key")
+		require.NoError(t, err)
+		require.Nil(t, token)
+		require.Less(t, read.Load(), int64(64<<10))
+		// The next mint replaces it.
+		keep(t, s, "key", brellium.NewToken("Bearer", strings.Repeat("v", 60<<10), time.Now().Add(time.Hour)))
+		token, err = s.Load(ctx, "key")
+		require.NoError(t, err)
+		require.NotNil(t, token)
+	})
+}
+
 func TestFleetMintsOnce(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		emu := brelliumtest.New(brelliumtest.WithCredentials("id", secret), brelliumtest.WithRateLimit(1000, 1000))
@@ -292,10 +405,12 @@ func TestSaveRejectsATokenWithoutAValue(t *testing.T) {
 
 func TestSecretIsNeverPrinted(t *testing.T) {
 	s := newStore(t, connect(t, "127.0.0.1:1"), secret)
-	options := TokenStoreOptions{ClientSecret: secret}
+	options := TokenStoreOptions{ClientSecret: NewSecret(secret)}
 	var log strings.Builder
 	logger := slog.New(slog.NewJSONHandler(&log, nil))
-	for _, v := range []any{options, &options, options.ClientSecret, s, *s, []any{options, s}} {
+	hidden := struct{ v any }{struct{ options TokenStoreOptions }{options}}
+	for _, v := range []any{options, &options, options.ClientSecret, s, reflect.ValueOf(s).Elem().Interface(), []any{options, s},
+		hidden, hidden.v, &hidden, struct{ s *TokenStore }{s}} {
 		logger.Info("x", "v", v)
 		encoded, err := json.Marshal(v)
 		require.NoError(t, err)
@@ -303,9 +418,23 @@ func TestSecretIsNeverPrinted(t *testing.T) {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d"} {
 			fmt.Fprintf(&log, verb, v)
 		}
+		slog.New(slog.NewTextHandler(&log, nil)).Info("x", "v", v)
+		log.WriteString(spew(v))
+		_ = gob.NewEncoder(&log).Encode(v)
 	}
 	for _, word := range []string{secret, fmt.Sprintf("%x", secret), fmt.Sprintf("%X", secret), fmt.Sprint([]byte(secret))} {
 		require.NotContains(t, log.String(), word)
 	}
 	require.Contains(t, log.String(), "REDACTED")
 }
+
+// spew prints v as testify does in the difference of two values.
+func spew(v any) string {
+	var said strings.Builder
+	assert.Equal(recorderT{&said}, v, "another")
+	return said.String()
+}
+
+type recorderT struct{ said *strings.Builder }
+
+func (r recorderT) Errorf(format string, args ...any) { fmt.Fprintf(r.said, format, args...) }

@@ -52,7 +52,7 @@ func workerMain(job string) error {
 	if err != nil {
 		return err
 	}
-	store, err := NewTokenStore(rdb, TokenStoreOptions{ClientSecret: secret})
+	store, err := NewTokenStore(rdb, TokenStoreOptions{ClientSecret: NewSecret(secret)})
 	if err != nil {
 		return err
 	}

@@ -198,7 +198,7 @@ func work(ctx context.Context, text string, out io.Writer) error {
 		return err
 	}
 	store, err := brelliumredis.NewTokenStore(rdb, brelliumredis.TokenStoreOptions{
-		ClientSecret: brelliumredis.Secret(os.Getenv("BRELLIUM_CLIENT_SECRET")),
+		ClientSecret: brelliumredis.NewSecret(os.Getenv("BRELLIUM_CLIENT_SECRET")),
 	})
 	if err != nil {
 		return err

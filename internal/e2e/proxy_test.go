@@ -209,7 +209,6 @@ var loopbackHosts = []string{
 	"127.0.0.1.", "2130706433", "127.1", "0x7f000001", "0177.0.0.1", "a.localhost",
 }
 
-// golang/go#11410
 func TestNothingInPlainTextGoesToAProxy(t *testing.T) {
 	if os.Getenv("PROXY_TEST_CHILD") != "" {
 		sendToLoopback(t)
