@@ -227,6 +227,9 @@ func WithBaseURL(baseURL string) ClientOption {
 // CheckRedirect and Jar are ignored: redirects are not followed, and the API sets
 // no cookies.
 //
+// The transport limits the size of response headers: package http to 10 MiB by
+// default, the client's own transport to 256 KiB.
+//
 // A panic of the transport reaches the caller. One during a token request is raised
 // in each call that waits for the token.
 //
