@@ -46,8 +46,9 @@
 // These are the transient failures that the methods' documentation refers to. A
 // call makes up to 5 attempts with exponential backoff and jitter. A rate-limited
 // call is retried after the wait that the server asks for, as often as the total
-// time allows. After a 401 a call is retried once with a new token. Other
-// responses are not retried.
+// time allows. After a 401 a call is retried once with a new token, and once more
+// if that token was from a [TokenStore] and is rejected too. Other responses are
+// not retried.
 //
 // An attempt may take 30 s, and a call 60 s from its first attempt. A wait that
 // would exceed that, or the deadline of the context, is not started: the call

@@ -449,9 +449,10 @@ func TestMintThatDoesNotReturnWakesItsWaiters(t *testing.T) {
 func TestPanicOfAMintReachesTheCallersThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &tokenEndpoint{lifetime: time.Hour}
-		panics := true
+		var panics atomic.Bool
+		panics.Store(true)
 		s := newTokenSource(tokenSourceConfig{mint: func(ctx context.Context, r *Response) (*Token, error) {
-			if time.Sleep(time.Second); panics {
+			if time.Sleep(time.Second); panics.Load() {
 				panic("mint")
 			}
 			return m.mint(ctx, r)
@@ -470,10 +471,10 @@ func TestPanicOfAMintReachesTheCallersThatWait(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, get(ctx), context.DeadlineExceeded, "it has left before the panic")
 		time.Sleep(time.Minute)
-		panics = false
+		panics.Store(false)
 		require.Nil(t, caught(get))
 
-		panics = true // while the token is renewed nobody waits
+		panics.Store(true) // while the token is renewed nobody waits
 		time.Sleep(time.Hour - maxMargin/2)
 		require.Nil(t, caught(get))
 		time.Sleep(2 * time.Second)

@@ -263,6 +263,9 @@ func WithBaseURL(baseURL string) ClientOption {
 // unless the program has assigned another one to [http.DefaultTransport]: a mock,
 // or one with a company's certificates. Then they use that.
 //
+// The transport limits the size of response headers: package http to 10 MiB by
+// default, the client's own transport to 256 KiB.
+//
 // A panic of the transport reaches the caller. One during a token request is raised
 // in each call that waits for the token.
 //

@@ -819,7 +819,7 @@ func TestThreatsNameExistingTests(t *testing.T) {
 	threats, err := os.ReadFile("../../docs/threats.md")
 	require.NoError(t, err)
 	var tests []byte
-	for _, pattern := range []string{"../*/*_test.go", "../../*_test.go", "../../brelliumotel/*_test.go"} {
+	for _, pattern := range []string{"../*/*_test.go", "../../*_test.go", "../../brelliumotel/*_test.go", "../../brelliumredis/*_test.go"} {
 		names, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, name := range names {
