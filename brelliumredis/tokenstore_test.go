@@ -307,6 +307,7 @@ func TestRecordThatIsPutBackIsNotUsed(t *testing.T) {
 		keep(t, two, "key", brellium.NewToken("Bearer", "back", time.Now().Add(time.Hour)))
 		require.Equal(t, "back", load(two))
 		require.Empty(t, load(one))
+		m.server.SetTime(time.Now().Add(time.Second)) // which would stand still
 		keep(t, one, "key", brellium.NewToken("Bearer", "own", time.Now().Add(time.Hour)))
 		require.Equal(t, "own", load(two))
 		require.Equal(t, "own", load(one))
