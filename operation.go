@@ -195,8 +195,10 @@ func validateID(field, id string) error {
 		return &ValidationError{Field: field, Reason: "must not be blank"}
 	case id == "." || id == "..":
 		return &ValidationError{Field: field, Reason: "must not be . or .."}
+	case !utf8.ValidString(id): // checkText would allocate
+		return &ValidationError{Field: field, Reason: notUTF8}
 	}
-	return checkText(field, id)
+	return nil
 }
 
 const notUTF8 = "must be valid UTF-8"
