@@ -288,7 +288,8 @@ func TestWaitForAuditsOfNoneAndOfWrongOnes(t *testing.T) {
 		assert.Nil(t, result)
 		testkit.IsInvalid(t, err, "documentIDs[1]", "")
 	}
-	for _, err := range client.Documents.WaitForAudits(nil, []string{"a"}) { //nolint:staticcheck // nil on purpose
+	var none context.Context
+	for _, err := range client.Documents.WaitForAudits(none, []string{"a"}) {
 		testkit.IsInvalid(t, err, "ctx", "")
 	}
 	assert.Zero(t, emu.Count(brelliumtest.OpAny))
