@@ -18,6 +18,7 @@ import (
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
+	"github.com/brellium/brellium-go/internal/testkit"
 )
 
 // These tests run the limiter in real clients against the emulator, in virtual
@@ -549,4 +550,27 @@ func TestDeadlineThatTheQueueCannotMeetFailsAtOnce(t *testing.T) {
 		wait.Wait()
 		assert.InDelta(t, 12.2, time.Since(start).Seconds(), 0.7, "no other call waited longer for it")
 	})
+}
+
+// One wrong Retry-After (the time since 1970, a far date) must not stop the client
+// for a day: only the call that got it ends.
+func TestAnAbsurdRetryAfterDoesNotStopTheClient(t *testing.T) {
+	for retryAfter, longest := range map[string]time.Duration{
+		"1764547200":                    6 * time.Second,
+		"Fri, 31 Dec 2100 23:59:59 GMT": 6 * time.Second,
+		"1800":                          6 * time.Minute,
+	} {
+		testkit.Bubble(t, retryAfter, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			require.NoError(t, testkit.Retrieve(t.Context(), client))
+			emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited(retryAfter))
+			err := testkit.Retrieve(t.Context(), client)
+			require.ErrorIs(t, err, brellium.ErrRateLimited)
+			wait, ok := brellium.RetryAfter(err)
+			assert.True(t, ok)
+			assert.Greater(t, wait, 29*time.Minute, "the call reports what it was told")
+			begun := time.Now()
+			require.NoError(t, testkit.Retrieve(t.Context(), client))
+			assert.LessOrEqual(t, time.Since(begun), longest)
+		})
+	}
 }

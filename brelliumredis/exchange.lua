@@ -38,7 +38,7 @@ local max_limit = 1000000
 -- interactive ticket overtakes at most the normal ones of the last 64 draws and the
 -- background ones of the last 128, so nobody starves.
 local shifts = {f = -1000000000000, i = -64, n = 0, b = 64}
-local max_hold = 86400 * second
+local max_hold = 330 * second      -- also of what an earlier version wrote
 local most = 9000000000000000     -- integers are exact up to here
 local eps = 0.000000001
 
@@ -107,6 +107,7 @@ if epoch == 0 or now < at - clock_slack then
   forget()
 end
 now = max(now, at)
+hold = min(hold, now + max_hold)
 local passed = (now - at) / second
 at = now
 

@@ -89,8 +89,11 @@ const (
 	maxPending = 1024
 
 	defaultHold = time.Second // for a 429 without a wait
-	maxHold     = 24 * time.Hour
-	holdSpread  = 500 * time.Millisecond
+	// maxHold is the longest pause of all processes: then one attempt finds out
+	// whether the limit still holds. A longer wait than absurdHold counts as none.
+	maxHold    = 5 * time.Minute
+	absurdHold = time.Hour
+	holdSpread = 500 * time.Millisecond
 )
 
 // Limiter is a [brellium.Limiter] whose bucket is shared by all processes that use
@@ -855,7 +858,7 @@ func toResult(a brellium.LimiterResult) (res result, urgent bool) {
 	case a.Refused:
 		res.kind = kindRateLimited
 		res.hold = a.RetryAfter
-		if res.hold <= 0 {
+		if res.hold <= 0 || res.hold > absurdHold {
 			res.hold = defaultHold
 		}
 		res.hold = min(res.hold, maxHold) + mathrand.N(holdSpread)

@@ -708,8 +708,11 @@ func TestEveryKindOfResultIsReported(t *testing.T) {
 		require.Equal(t, want, res.kind)
 		require.Equal(t, want == kindRateLimited || want == kindBlocked, urgent)
 	}
-	res, _ := toResult(brellium.LimiterResult{Refused: true, RetryAfter: 1 << 62})
-	require.LessOrEqual(t, res.hold, maxHold+holdSpread)
-	res, _ = toResult(brellium.LimiterResult{Refused: true})
+	for wait, longest := range map[time.Duration]time.Duration{1 << 62: time.Second, time.Hour + 1: time.Second, time.Hour: maxHold} {
+		res, _ := toResult(brellium.LimiterResult{Refused: true, RetryAfter: wait})
+		require.GreaterOrEqual(t, res.hold, longest)
+		require.LessOrEqual(t, res.hold, longest+holdSpread)
+	}
+	res, _ := toResult(brellium.LimiterResult{Refused: true})
 	require.GreaterOrEqual(t, res.hold, time.Second)
 }

@@ -72,7 +72,7 @@ func (m *model) step(now float64, q *request) reply {
 	if m.epoch == 0 || now < m.at-5*modelSecond {
 		held := 0.0
 		if m.epoch > 0 {
-			held = min(max(m.hold-m.at, 0), 86400*modelSecond)
+			held = min(max(m.hold-m.at, 0), 330*modelSecond)
 		}
 		m.tickets, m.attempts = nil, nil
 		m.epoch, m.at, m.hold = now, now, now+held
@@ -81,6 +81,7 @@ func (m *model) step(now float64, q *request) reply {
 		forget()
 	}
 	now = max(now, m.at)
+	m.hold = min(m.hold, now+330*modelSecond)
 	passed := (now - m.at) / modelSecond
 	m.at = now
 
@@ -237,7 +238,7 @@ func (m *model) apply(now, rate float64, look func() float64, a result, age floa
 			learn()
 		}
 		m.high = min(m.high, 1+float64(rate*age))
-		m.hold = max(m.hold, now+min(float64(a.hold.Microseconds()), 86400*modelSecond))
+		m.hold = max(m.hold, now+min(float64(a.hold.Microseconds()), 330*modelSecond))
 	case kindUnspent:
 		if found {
 			m.unspent++

@@ -415,8 +415,13 @@ func TestRateLimitWithoutAWaitPausesForASecond(t *testing.T) {
 		require.Equal(t, second, a.State(now).PausedFor)
 	}
 	a, now := alone(t)
-	now = exchange(a, now, rateLimited(math.MaxInt64))
-	require.Equal(t, maxRetryAfter, a.State(now).PausedFor, "an absurd one does not overflow")
+	now = exchange(a, now, rateLimited(time.Hour))
+	require.Equal(t, 5*time.Minute, a.State(now).PausedFor, "then one attempt finds out")
+	for _, absurd := range []time.Duration{time.Hour + 1, 1764547200 * second, math.MaxInt64} {
+		a, now := alone(t)
+		now = exchange(a, now, rateLimited(absurd))
+		require.Equal(t, second, a.State(now).PausedFor, "%v counts as none", absurd)
+	}
 }
 
 func TestShorterRateLimitDoesNotShortenThePause(t *testing.T) {

@@ -26,8 +26,12 @@ const (
 	refillPause = 200 * time.Millisecond
 	// defaultRetryAfter is used for a 429 without a wait.
 	defaultRetryAfter = time.Second
-	// maxRetryAfter keeps an absurd wait from overflowing the clock.
-	maxRetryAfter = 24 * time.Hour
+	// maxRetryAfter is the longest pause of a client: then one attempt finds out
+	// whether the limit still holds.
+	maxRetryAfter = 5 * time.Minute
+	// absurdRetryAfter is longer than any bucket takes to refill, such as a time
+	// since 1970 in seconds: it counts as none.
+	absurdRetryAfter = time.Hour
 	// pauseSpread is the range over which the clients that were rate limited
 	// together are spread.
 	pauseSpread = 500 * time.Millisecond
@@ -59,7 +63,7 @@ type Report struct {
 // pauseUntil returns when sending may continue after a 429 at now.
 func (r Report) pauseUntil(now time.Duration) time.Duration {
 	wait := r.RetryAfter
-	if wait <= 0 {
+	if wait <= 0 || wait > absurdRetryAfter {
 		wait = defaultRetryAfter
 	}
 	return now + min(wait, maxRetryAfter) + time.Duration(r.Jitter*float64(pauseSpread))
