@@ -228,7 +228,7 @@ func findByEmail[T any](ctx context.Context, c *Client, op *operation, email str
 		return nil, err
 	}
 	var similar *T
-	for p, err := l.page(ctx, 0, cursor, l.cfg.response); ; p, err = p.Next(ctx) {
+	for p, err := l.page(ctx, place{}, cursor, l.cfg.response); ; p, err = p.Next(ctx) {
 		if p != nil {
 			for i := range p.Data {
 				switch item := &p.Data[i]; {

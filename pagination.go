@@ -97,13 +97,13 @@ func list[T any](ctx context.Context, c *Client, op *operation, query func() (ur
 	if err != nil {
 		return nil, err
 	}
-	return l.page(ctx, 0, cursor, l.cfg.response)
+	return l.page(ctx, place{}, cursor, l.cfg.response)
 }
 
 // do is [Client.Do] for a list.
 func (p *Page[T]) do(ctx context.Context, c *Client, r request, cfg callConfig) error {
 	l, cursor := listerOf[T](c, r, cfg)
-	first, err := l.page(ctx, 0, cursor, cfg.response)
+	first, err := l.page(ctx, place{}, cursor, cfg.response)
 	if first != nil {
 		*p = *first
 	}
@@ -112,7 +112,7 @@ func (p *Page[T]) do(ctx context.Context, c *Client, r request, cfg callConfig) 
 
 // page fetches the page at cursor. Its number counts from 0. A page with unusable
 // items, or with a broken link to the next page, is returned with an error.
-func (l *lister[T]) page(ctx context.Context, number int, cursor string, into *Response) (*Page[T], error) {
+func (l *lister[T]) page(ctx context.Context, at place, cursor string, into *Response) (*Page[T], error) {
 	r, op := l.request, l.request.op
 	if cursor != "" {
 		r.query = withParameter(r.query, "cursor", cursor)
@@ -126,7 +126,7 @@ func (l *lister[T]) page(ctx context.Context, number int, cursor string, into *R
 		return err
 	})
 	if p.source == nil { // not a page
-		if number > 0 {
+		if at.number > 0 {
 			err = &PaginationError{Operation: op.name, Reason: "a page could not be fetched", Cursor: cursor, Err: err}
 		}
 		return nil, err
@@ -135,17 +135,23 @@ func (l *lister[T]) page(ctx context.Context, number int, cursor string, into *R
 		p.NextCursor = ""
 		return p, err
 	}
+	at.number++
+	if at.empty++; len(p.Data) > 0 {
+		at.empty = 0
+	}
 	switch next := p.NextCursor; {
 	case broken != "":
 	case next == "":
 		broken = "HasMore is true without a cursor for the next page"
-	case !l.seen.add(next, number+1):
+	case !l.seen.add(next, at.number):
 		broken = "a repeated cursor: the list is a cycle"
+	case at.empty == maxEmptyPages:
+		broken = "100 empty pages in a row"
 	case op.method != http.MethodGet:
 		broken = "only the pages of a GET can be fetched one after another"
 	default:
 		p.next = func(ctx context.Context, into *Response) (*Page[T], error) {
-			return l.page(ctx, number+1, next, into)
+			return l.page(ctx, at, next, into)
 		}
 		p.into = l.cfg.response
 		return p, err
@@ -155,6 +161,13 @@ func (l *lister[T]) page(ctx context.Context, number int, cursor string, into *R
 	p.next = func(context.Context, *Response) (*Page[T], error) { return nil, bad }
 	return p, bad
 }
+
+// maxEmptyPages is how many empty pages in a row a list may have. A list that never
+// ends would otherwise spend the rate limit for nothing.
+const maxEmptyPages = 100
+
+// place is where a page is in its list.
+type place struct{ number, empty int }
 
 // cursors records the cursors of one list by their hashes, so that a list whose
 // cursors form a cycle ends at the first repeated one.
@@ -198,7 +211,7 @@ func all[T any](ctx context.Context, c *Client, op *operation, query func() (url
 				ahead.stop()
 			}
 		}()
-		p, err := l.page(ctx, 0, cursor, l.cfg.response)
+		p, err := l.page(ctx, place{}, cursor, l.cfg.response)
 		for {
 			if err == nil && l.cfg.prefetch && p.HasMore {
 				ahead = prefetch(ctx, p)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -571,4 +572,37 @@ func TestCursorIsNotPrinted(t *testing.T) {
 	for _, text := range []string{err.Error(), fmt.Sprintf("%+v %#v", err, err), errors.Join(err).Error()} {
 		assert.NotContains(t, text, "c-secret")
 	}
+}
+
+// A list of empty pages that never ends would spend the rate limit for nothing.
+func TestEmptyPagesWithNewCursorsEnd(t *testing.T) {
+	sent := 0
+	client := testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
+		sent++
+		return testkit.Reply(200, nil, `{"data":[],"has_more":true,"next_cursor":"c`+strconv.Itoa(sent)+`"}`), nil
+	})
+	_, err := brellium.Collect(client.Audits.All(t.Context(), brellium.AuditListParams{}))
+	var broken *brellium.PaginationError
+	require.ErrorAs(t, err, &broken)
+	assert.Equal(t, "100 empty pages in a row", broken.Reason)
+	assert.Equal(t, "c99", broken.Cursor, "it can be resumed")
+	assert.Equal(t, 100, sent)
+	sent = 0
+	_, err = client.EmailRecipients.FindByEmail(t.Context(), "a@example.test")
+	require.ErrorAs(t, err, &broken)
+	assert.Equal(t, 100, sent)
+
+	// 99 of them, then an item, are not that many in a row.
+	sent = 0
+	client = testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
+		sent++
+		data := `[]`
+		if sent%100 == 0 {
+			data = `[{"audit_id":"a"}]`
+		}
+		return testkit.Reply(200, nil, `{"data":`+data+`,"has_more":`+strconv.FormatBool(sent < 350)+`,"next_cursor":"c`+strconv.Itoa(sent)+`"}`), nil
+	})
+	audits, err := brellium.Collect(client.Audits.All(t.Context(), brellium.AuditListParams{}))
+	require.NoError(t, err)
+	assert.Len(t, audits, 3)
 }
