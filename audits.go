@@ -303,7 +303,7 @@ func setPage(q url.Values, limit int, cursor string) error {
 // newest returns the newest audit of a document, or nil if there is none.
 func (s *AuditService) newest(ctx context.Context, documentID string, opts []CallOption) (*Audit, error) {
 	page, err := s.List(ctx, AuditListParams{DocumentID: documentID, Limit: 100}, opts...)
-	if err != nil {
+	if page == nil {
 		return nil, err
 	}
 	var newest *Audit
@@ -312,6 +312,9 @@ func (s *AuditService) newest(ctx context.Context, documentID string, opts []Cal
 		if slices.Contains(a.Documents, documentID) && (newest == nil || a.Timestamp.After(newest.Timestamp.Time)) {
 			newest = a
 		}
+	}
+	if newest == nil {
+		return nil, err // an item that cannot be used may be the one
 	}
 	return newest, nil
 }

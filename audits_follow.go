@@ -61,6 +61,9 @@ type FollowBatch struct {
 	// Checkpoint is the position after these audits. Save it once you have
 	// processed them.
 	Checkpoint FollowCheckpoint
+	// Err is a [DecodeError] if the page also has items that are no audits, such as
+	// one without an id; Follow continues after them. It is nil otherwise.
+	Err error
 }
 
 // Follow iterates over the audits that were updated since a checkpoint, and
@@ -143,7 +146,11 @@ func (s *AuditService) newFollower(ctx context.Context, from FollowCheckpoint, o
 	}
 	options.Interval = max(orDefault(options.Interval, defaultFollowInterval), minFollowInterval)
 	options.Lag = orDefault(options.Lag, defaultFollowLag)
-	hash, err := filter.hash()
+	var cfg callConfig
+	if err := cfg.apply(opts, false); err != nil {
+		return nil, err
+	}
+	hash, err := filter.hash(cfg.query)
 	if err != nil {
 		return nil, err
 	}
@@ -151,10 +158,6 @@ func (s *AuditService) newFollower(ctx context.Context, from FollowCheckpoint, o
 		return nil, &ValidationError{Field: "Filter", Reason: "is not the filter of the checkpoint; start from a new checkpoint"}
 	}
 	from.Filter = hash
-	var cfg callConfig
-	if err := cfg.apply(opts, false); err != nil {
-		return nil, err
-	}
 	if cfg.response != nil {
 		return nil, &ValidationError{Field: "WithResponseInto", Reason: "is for one request; Follow makes many"}
 	}
@@ -163,14 +166,18 @@ func (s *AuditService) newFollower(ctx context.Context, from FollowCheckpoint, o
 	return f, nil
 }
 
-// hash identifies which audits p selects, whatever the page size.
-func (p AuditListParams) hash() (string, error) {
+// hash identifies which audits p selects together with the parameters of WithQuery,
+// whatever the page size.
+func (p AuditListParams) hash(added map[string]string) (string, error) {
 	if _, err := p.query(); err != nil {
 		return "", err
 	}
 	p.Limit, p.CreatedAfter, p.CreatedBefore = 0, p.CreatedAfter.UTC(), p.CreatedBefore.UTC()
 	p.Flags = slices.Compact(slices.Sorted(slices.Values(p.Flags)))
 	q, err := p.query()
+	for key, value := range added {
+		q.Set(key, value)
+	}
 	sum := sha256.Sum256([]byte(q.Encode()))
 	return hex.EncodeToString(sum[:6]), err
 }
@@ -227,6 +234,10 @@ func (f *follower) window(ctx context.Context, yield func(*FollowBatch, error) b
 	}
 	f.current = make(map[uint64]struct{})
 	for {
+		var unusable error
+		if e, ok := err.(*DecodeError); ok && page != nil {
+			unusable, err = e, nil
+		}
 		if page != nil {
 			next := f.at
 			switch {
@@ -238,7 +249,7 @@ func (f *follower) window(ctx context.Context, yield func(*FollowBatch, error) b
 			if err == nil {
 				f.at = next
 			}
-			if !yield(&FollowBatch{Audits: f.fresh(page.Data), Checkpoint: f.checkpoint()}, nil) {
+			if !yield(&FollowBatch{Audits: f.fresh(page.Data), Checkpoint: f.checkpoint(), Err: unusable}, nil) {
 				return false, nil
 			}
 		}

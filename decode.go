@@ -177,10 +177,21 @@ func (r okResponse) decodeTolerantly(data []byte, v any, d *jsonscan.Tolerant) e
 	return nil
 }
 
+// required calls v.required. It is not set where v is a type of the caller's that
+// embeds a nil pointer to a resource.
+func required(v record) (field, want string, set bool) {
+	defer func() {
+		if recover() != nil {
+			field, want, set = "id", "a string", false
+		}
+	}()
+	return v.required()
+}
+
 // missing returns what v lacks to be a resource, "" for nothing. what names data,
 // the object that v was decoded from.
 func missing(v record, data []byte, what string) string {
-	field, want, set := v.required()
+	field, want, set := required(v)
 	if set {
 		return ""
 	}
@@ -265,7 +276,7 @@ func decodeItems[T any](r okResponse, key string, fast []T, odd bool) (items []T
 	items = fast[:0]
 	for i := range fast {
 		if v, ok := any(&fast[i]).(record); ok {
-			if _, _, set := v.required(); !set {
+			if _, _, set := required(v); !set {
 				if unusable == nil {
 					unusable = r.decodeError(missing(v, raws[i], itemName(key, i)))
 				}

@@ -519,6 +519,9 @@ func (w *auditWait) listUpdated(ctx context.Context, pages int) error {
 	page, err := w.client.Audits.List(ctx, AuditListParams{UpdatedAfter: w.since.UTC().Truncate(time.Second), Limit: 100}, w.opts...)
 	since := w.response.timeAt(sent).Add(-defaultFollowLag)
 	for n := 1; ; n++ {
+		if _, unusable := err.(*DecodeError); unusable && page != nil {
+			err, w.singly = nil, true // an item that cannot be used may be one of these
+		}
 		if page != nil {
 			for i := range page.Data {
 				if err := w.saw(detached(&page.Data[i])); err != nil {

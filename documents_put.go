@@ -94,6 +94,10 @@ func (t *transfer) send(ctx context.Context) {
 			t.result.Status = UploadAlreadyThere
 			return
 		}
+		if d.DocumentID == "" {
+			t.fail(&UploadError{reason: "the API's response does not say which document is the file's"})
+			return
+		}
 		if d.UploadURL.IsZero() {
 			t.fail(&UploadError{reason: "the API's response has no upload URL for the file"})
 			return
@@ -274,22 +278,41 @@ func (b *batch) create(ctx context.Context, after int) error {
 	if err != nil {
 		return err
 	}
-	documents := make([]Document, len(b.files))
-	byID := make(map[string]*Document, len(result.Documents))
-	for i := range result.Documents {
-		byID[result.Documents[i].ExternalID] = &result.Documents[i]
-	}
-	for i, t := range b.files {
-		if d := byID[t.result.ExternalID]; d != nil {
-			documents[i] = *d
-		} else if len(result.Documents) == len(b.files) && result.Documents[i].ExternalID == "" {
-			documents[i] = result.Documents[i]
-		}
-	}
+	documents := b.match(result.Documents)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.succeeded, b.documents = number, documents
 	return nil
+}
+
+// match returns the document of each file, and the zero Document for a file whose
+// document is not certain: a file must never be sent for another one's document.
+func (b *batch) match(received []Document) []Document {
+	byID, names, uses := map[string]*Document{}, map[string]int{}, map[string]int{}
+	for i := range received {
+		byID[received[i].ExternalID] = &received[i]
+	}
+	for _, t := range b.files {
+		names[t.file.Filename]++
+	}
+	documents := make([]Document, len(b.files))
+	for i, t := range b.files {
+		if d := byID[t.result.ExternalID]; d != nil {
+			documents[i] = *d
+		} else if len(received) == len(b.files) && received[i].ExternalID == "" {
+			// Without external ids the order counts, where the names confirm it.
+			if name := received[i].Filename; len(b.files) == 1 || name == t.file.Filename && names[name] == 1 {
+				documents[i] = received[i]
+			}
+		}
+		uses[documents[i].DocumentID]++
+	}
+	for i, d := range documents {
+		if uses[d.DocumentID] > 1 { // one document for several files
+			documents[i] = Document{}
+		}
+	}
+	return documents
 }
 
 // document returns the document of a file as the last response has it, and the

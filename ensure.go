@@ -2,6 +2,7 @@ package brellium
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -228,10 +229,13 @@ func findByEmail[T any](ctx context.Context, c *Client, op *operation, email str
 		return nil, err
 	}
 	var similar *T
+	blank := false
 	for p, err := l.page(ctx, place{}, cursor, l.cfg.response); ; p, err = p.Next(ctx) {
 		if p != nil {
 			for i := range p.Data {
 				switch item := &p.Data[i]; {
+				case of(item) == "":
+					blank = true
 				case of(item) == email:
 					return detached(item), nil
 				case similar == nil && equalFoldASCII(of(item), email):
@@ -245,6 +249,8 @@ func findByEmail[T any](ctx context.Context, c *Client, op *operation, email str
 		case p.HasMore:
 		case similar != nil:
 			return similar, nil
+		case blank: // it may be the one
+			return nil, &DecodeError{Operation: op.name, StatusCode: http.StatusOK, Reason: "an item of data has no email"}
 		default:
 			return nil, &notFoundError{op: op}
 		}

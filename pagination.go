@@ -342,7 +342,16 @@ func decodePage[T any](r okResponse, p *Page[T], limit int) (broken string, err 
 		body.HasMore, body.NextCursor, broken = link.HasMore, link.NextCursor, d.Lost
 	}
 	if body.HasMore == nil && body.NextCursor == nil && broken == "" {
-		broken = linkMissing(r.json(), len(items) >= limit)
+		total := len(items)
+		if unusable != nil {
+			var all struct {
+				Data []json.RawMessage `json:"data"`
+			}
+			if json.Unmarshal(r.json(), &all) == nil {
+				total = len(all.Data)
+			}
+		}
+		broken = linkMissing(r.json(), total >= limit)
 	}
 	p.Data = items
 	p.setRaw(source, wholePage)
@@ -361,9 +370,9 @@ func linkMissing(page []byte, full bool) string {
 	var other string
 	for key, value := range jsonscan.Members(page) {
 		switch {
-		case strings.EqualFold(key, "has_more") || strings.EqualFold(key, "next_cursor"): // null
+		case strings.EqualFold(key, "next_cursor"): // null: the last page
 			return ""
-		case strings.EqualFold(key, "data"):
+		case strings.EqualFold(key, "data") || strings.EqualFold(key, "has_more"):
 		case linkLike(key):
 			other = key
 		default:
