@@ -61,7 +61,7 @@ const (
 )
 
 var (
-	errLeaseHeld = errors.New("brellium: another client holds the token store's lease for too long")
+	errLeaseHeld = errors.New("brellium: another client has kept the token store's lease for too long")
 	errNoToken   = errors.New("brellium: the mint ended without a token")
 )
 
@@ -351,7 +351,7 @@ func (s *tokenSource) join(now time.Time) (*tokenRefresh, error) {
 			Operation:  opOAuthToken.name,
 			StatusCode: http.StatusUnauthorized,
 			Code:       CodeHTTPError,
-			Message:    "the API refused the last " + strconv.Itoa(s.strikes) + " new access tokens; the client requests another after a pause",
+			Message:    "the API rejected the last " + strconv.Itoa(s.strikes) + " new access tokens; the client requests another after a pause",
 			RetryAfter: max(s.pauseUntil.Sub(now), 0),
 		}
 	}

@@ -502,7 +502,7 @@ func (c *call) reportEnd(ctx context.Context, begun time.Time, err error) {
 			}
 			return slog.LevelDebug
 		case *RetriesExhaustedError:
-			e.Reason = "gave up: " + string(err.Reason)
+			e.Reason = "retries exhausted: " + string(err.Reason)
 		case *DecodeError:
 			e.Verdict, e.Reason = VerdictRejected, "unusable response: "+err.Reason
 		case *InterruptedError:

@@ -33,6 +33,9 @@ const (
 	envClientID     = "BRELLIUM_CLIENT_ID"
 	envClientSecret = "BRELLIUM_CLIENT_SECRET"
 	envBaseURL      = "BRELLIUM_BASE_URL"
+
+	noCredentials = "use WithClientCredentials or WithAccessToken, or set " +
+		envClientID + " and " + envClientSecret + ", or " + envAccessToken
 )
 
 // ClientOption configures a [Client]. For an invalid option [NewClient] returns a
@@ -609,8 +612,7 @@ func (c *clientConfig) credentialsFromEnvironment() error {
 	}
 	id, secretValue := os.Getenv(envClientID), os.Getenv(envClientSecret)
 	if strings.TrimSpace(id) == "" && strings.TrimSpace(secretValue) == "" {
-		return &ValidationError{Field: "credentials", Reason: "are missing: use WithClientCredentials or WithAccessToken, or set " +
-			envClientID + " and " + envClientSecret + ", or " + envAccessToken}
+		return &ValidationError{Field: "credentials", Reason: noCredentials}
 	}
 	if c.clientID, err = newSecret(envClientID, "the client id", id); err != nil {
 		return err
