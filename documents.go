@@ -21,31 +21,38 @@ import (
 // maxBatch is the largest number of documents in one request. (assumed)
 const maxBatch = 100
 
-// DocumentService uploads documents to be audited.
+// DocumentService uploads documents to be audited. Use it as Client.Documents.
 type DocumentService struct{ client *Client }
 
 // DocumentStatus is the processing status of a document. A status that this
 // version does not know is kept as the API sent it.
 type DocumentStatus string
 
-// The statuses of a document.
+// The statuses of a document. Their meanings are assumed.
 const (
-	DocumentStatusTodo       DocumentStatus = "todo"
+	// DocumentStatusTodo means that processing has not started.
+	DocumentStatusTodo DocumentStatus = "todo"
+	// DocumentStatusInProgress means that processing is not finished.
 	DocumentStatusInProgress DocumentStatus = "in_progress"
-	DocumentStatusError      DocumentStatus = "error"
-	DocumentStatusComplete   DocumentStatus = "complete"
+	// DocumentStatusError means that the document could not be processed.
+	DocumentStatusError DocumentStatus = "error"
+	// DocumentStatusComplete means that processing is finished.
+	DocumentStatusComplete DocumentStatus = "complete"
 )
 
 // Document is a file to be audited, or that has been audited. Its fields are
 // those of v1. Compare documents with [Document.Equal].
 type Document struct {
+	// DocumentID is the id of the document.
 	DocumentID string `json:"document_id"`
 	// Object is always "document"; it is empty in the result of Create.
 	Object string `json:"object"`
 	// ExternalID is your own id of the document, empty if it has none.
-	ExternalID string         `json:"external_id"`
-	Filename   string         `json:"filename"`
-	Status     DocumentStatus `json:"status"`
+	ExternalID string `json:"external_id"`
+	// Filename is the name of the file.
+	Filename string `json:"filename"`
+	// Status is the processing status of the document.
+	Status DocumentStatus `json:"status"`
 	// Handler is the name of what processes the document.
 	Handler string `json:"handler"`
 	// AuditCreated is true once the document's audit exists, and nil if the
@@ -53,7 +60,8 @@ type Document struct {
 	AuditCreated *bool `json:"audit_created"`
 	// NeedsAudit is false if the document will get no audit, and nil if the
 	// response does not say.
-	NeedsAudit       *bool    `json:"needs_audit"`
+	NeedsAudit *bool `json:"needs_audit"`
+	// ExternalMetadata is free-form. Its numbers are json.Number.
 	ExternalMetadata Metadata `json:"external_metadata"`
 	// UploadURL is the address to PUT the file to. It is empty once the file
 	// has arrived.
@@ -142,6 +150,7 @@ type DocumentInput struct {
 
 // DocumentCreateParams is a batch of documents to create, 1 to 100 (assumed).
 type DocumentCreateParams struct {
+	// Documents are the documents to create, at least one.
 	Documents []DocumentInput `json:"documents"`
 }
 
@@ -199,9 +208,9 @@ type DocumentCreateResult struct {
 //
 // If every document has an ExternalID, it is retried after transient failures:
 // a retry creates nothing and returns the same documents, with a new upload URL
-// for each missing file. If one has none, a retry would create a second batch.
-// It is then retried only if the request certainly did not run, unless the call
-// has [WithIdempotent].
+// for each missing file. If any document has no ExternalID, a retry would create a
+// second batch. It is then retried only if the request certainly did not run,
+// unless the call has [WithIdempotent].
 //
 // The error is a [ValidationError] if nothing could be sent, and otherwise as
 // for every call an [APIError], [BlockedError], [ConnectionError],
@@ -318,10 +327,11 @@ const (
 //
 // It retrieves the document at once, then after about 2 s, and then less and
 // less often, up to every 30 s. Give ctx a deadline; if it ends first, the error
-// is an [InterruptedError]. Each poll costs one request of the rate limit: to
-// wait for many documents, use [DocumentService.WaitForAudits]. The call options
-// apply to each request. A request that fails after its retries ends the wait
-// with its error, as described at [DocumentService.Create].
+// is an [InterruptedError]. Each check costs one request, and a second one once
+// the audit exists. To wait for many documents, use
+// [DocumentService.WaitForAudits]. The call options apply to each request. A
+// request that fails after its retries ends the wait with its error, as described
+// at [DocumentService.Create].
 func (s *DocumentService) WaitForAudit(ctx context.Context, documentID string, opts ...CallOption) (*Audit, error) {
 	for delay := firstAuditPoll; ; delay = min(delay*3/2, maxAuditPoll) {
 		d, err := s.Retrieve(ctx, documentID, opts...)
@@ -372,7 +382,7 @@ func pausePoll(ctx context.Context, delay time.Duration) error {
 //
 // The error is [ErrDocumentFailed] if the document cannot be processed,
 // [ErrNoAudit] if it needs no audit, an [APIError] that matches [ErrNotFound] if
-// there is no such document, an [InterruptedError] if ctx ends first, and
+// the document does not exist, an [InterruptedError] if ctx ends first, and
 // otherwise that of the request that failed after its retries, as described at
 // [DocumentService.Create].
 func (s *DocumentService) WaitForFinishedAudit(ctx context.Context, documentID string, opts ...CallOption) (audit *Audit, err error) {
@@ -390,6 +400,7 @@ func (s *DocumentService) WaitForFinishedAudit(ctx context.Context, documentID s
 
 // AuditResult is the outcome of [DocumentService.WaitForAudits] for one document.
 type AuditResult struct {
+	// DocumentID is the id of the document.
 	DocumentID string
 	// Audit is the document's audit: its status is "complete", or "error" with
 	// [ErrAuditFailed]. It is nil if there is none.
