@@ -47,7 +47,7 @@ const (
 	// wait it asks for, one request goes out then.
 	longestHold = 5 * time.Minute
 
-	// After the API has refused maxStrikes new tokens in a row that never
+	// After the API has rejected maxStrikes new tokens in a row that never
 	// worked, minting pauses. The pause doubles each time, from the time in
 	// which the endpoint allows one more request. A token is new for newTime.
 	maxStrikes   = 2
@@ -55,7 +55,7 @@ const (
 	firstPause   = 10 * time.Second
 	longestPause = time.Minute
 
-	// refusedMemory is how many refused tokens are remembered, in case the
+	// refusedMemory is how many rejected tokens are remembered, in case the
 	// store still has them.
 	refusedMemory = 8
 )

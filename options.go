@@ -158,15 +158,16 @@ func (o policyOption) applyClient(c *clientConfig) error { return o(&c.policy) }
 func (o policyOption) applyCall(c *callConfig) error     { return o(&c.policy) }
 
 // WithMaxRetries limits how often a call is retried after its first attempt,
-// retries after a 429 included. The default is 4 retries, and any number after a
-// 429 within the total time. 0 means no retry; a retry with a new token after
-// a 401 does not count.
+// including retries after a 429. By default a call is retried as often as the
+// total time allows after a 429, and up to 4 times after other failures. Uploads
+// make up to 5 attempts per file, and token requests 3. 0 means no retry; a retry
+// with a new token after a 401 does not count.
 //
 // It is only a limit. It does not allow retries that could do harm:
-// [UserService.Create], [EmailRecipientService.Create], and
-// [DocumentService.Create] without an external id on every document, are retried
-// only after a 429 and where the request certainly did not reach the server. Only
-// [WithIdempotent] overrides that protection.
+// [UserService.Create], [EmailRecipientService.Create], a write by [Client.Do],
+// and [DocumentService.Create] without an external id on every document, are
+// retried only after a 429 and where the request certainly did not reach the
+// server. Only [WithIdempotent] overrides that protection.
 func WithMaxRetries(n int) Option {
 	return policyOption(func(p *retryPolicy) error {
 		if n < 0 {
@@ -179,7 +180,9 @@ func WithMaxRetries(n int) Option {
 
 // WithAttemptTimeout limits each attempt, from sending to the last byte of its
 // response. The default is 30 s; 0 means no limit. An attempt that times out is
-// retried where that does no harm.
+// retried where that does no harm. File uploads have only an idle timeout
+// ([UploadOptions].IdleTimeout, 60 s by default), and an attempt of a token
+// request may take 10 s.
 func WithAttemptTimeout(d time.Duration) Option {
 	return policyOption(func(p *retryPolicy) error {
 		if d < 0 {
@@ -193,7 +196,8 @@ func WithAttemptTimeout(d time.Duration) Option {
 // WithTotalTimeout limits a call with all its retries, the waits between them and
 // the wait for an access token. The default is 60 s; 0 means no limit. Only the
 // wait for the rate limit before the first attempt does not count: a context with
-// a deadline limits that too.
+// a deadline limits that too. File uploads have only an idle timeout
+// ([UploadOptions].IdleTimeout, 60 s by default), and token requests have 15 s.
 func WithTotalTimeout(d time.Duration) Option {
 	return policyOption(func(p *retryPolicy) error {
 		if d < 0 {
@@ -231,7 +235,7 @@ func WithClientCredentials(id, secretValue string) ClientOption {
 }
 
 // WithAccessToken sets a fixed access token in place of client credentials. The
-// client cannot renew it: after a 401, calls return an [APIError].
+// client cannot renew it: a 401 is not retried, and calls return an [APIError].
 func WithAccessToken(token string) ClientOption {
 	return sharedOption("WithAccessToken", func(c *clientConfig) error {
 		var err error
@@ -294,8 +298,8 @@ func WithHTTPClient(hc *http.Client) ClientOption {
 	})
 }
 
-// WithUserAgent puts text, such as "clinic-sync/2.1", in front of the client's
-// own User-Agent.
+// WithUserAgent prepends text, such as "clinic-sync/2.1", to the client's own
+// User-Agent.
 func WithUserAgent(text string) ClientOption {
 	text = strings.TrimSpace(text)
 	return clientOption(func(c *clientConfig) error {
@@ -308,7 +312,7 @@ func WithUserAgent(text string) ClientOption {
 }
 
 // WithTokenStore shares access tokens with other clients through store: one of
-// them mints a token while the others wait.
+// them requests a token while the others wait.
 func WithTokenStore(store TokenStore) ClientOption {
 	return sharedOption("WithTokenStore", func(c *clientConfig) error {
 		if isNil(store) {
@@ -359,8 +363,8 @@ func (c *clientConfig) setLimiter(option string, l Limiter) error {
 	return nil
 }
 
-// WithMaxConcurrency allows at most n attempts in flight, at least 1. The default
-// is no limit but the rate limit.
+// WithMaxConcurrency allows at most n attempts in flight, at least 1. By default
+// only the rate limit applies.
 func WithMaxConcurrency(n int) ClientOption {
 	return sharedOption("WithMaxConcurrency", func(c *clientConfig) error {
 		if n < 1 || n > math.MaxInt32 {
@@ -385,9 +389,12 @@ func WithBlockCooldown(d time.Duration) ClientOption {
 	})
 }
 
-// WithLogger logs a record for each attempt and each wait at level debug, and for
-// each call that failed at level warn. No record contains a token, a secret, an
-// id, an address, a query or a body. The default is to log nothing.
+// WithLogger logs what the client does. Attempts, waits, finished calls, 404s,
+// 409s and cancellations are at level debug. Other failed calls, blocks, failures
+// of the token store, and the first response with each field that cannot be
+// decoded are at level warn. Recoveries are at level info. No record contains a
+// token, a secret, a resource id, an address, a query or a body. The default is to
+// log nothing.
 func WithLogger(l *slog.Logger) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		if l == nil {
@@ -405,8 +412,8 @@ func WithoutServerMessages() ClientOption {
 	return clientOption(func(c *clientConfig) error { c.noMessages = true; return nil })
 }
 
-// WithObserver calls o with the events of each call; see [Event]. An o that is
-// also a [HeaderObserver] can add headers. Given several times, also to
+// WithObserver calls o with the events of each call; see [Event]. If o is also a
+// [HeaderObserver], it can add headers. Given several times, also to
 // [Client.With], it adds one observer each time; they are called in that order.
 func WithObserver(o Observer) ClientOption {
 	return clientOption(func(c *clientConfig) error {
@@ -502,9 +509,9 @@ func WithPrefetch() CallOption {
 }
 
 // WithQuery adds a query parameter to the requests of the call, or replaces it if
-// the method sends it already. It is for a parameter that this version does not know.
-// key has up to 64 letters, digits and the characters "_", "-", ".", "[" and "]", and
-// is not "cursor", which the methods set. [DocumentService.Put] and
+// the method sends it already. It is for a parameter that this version does not
+// know. key has up to 64 letters, digits and the characters "_", "-", ".", "[" and
+// "]", and is not "cursor", which the methods set. [DocumentService.Put] and
 // [OAuthService.CreateToken] reject it.
 func WithQuery(key, value string) CallOption {
 	return callOption(func(c *callConfig) error {
@@ -524,8 +531,8 @@ func WithQuery(key, value string) CallOption {
 
 // WithBodyField adds a top-level field to the JSON body of the call. It is for a
 // field that this version does not know; one that the method sends already is a
-// [ValidationError]. name has up to 64 letters, digits and the characters "_" and "-".
-// Calls without a JSON object as their body, [DocumentService.Put] and
+// [ValidationError]. name has up to 64 letters, digits and the characters "_" and
+// "-". Calls without a JSON object as their body, [DocumentService.Put] and
 // [OAuthService.CreateToken] reject it.
 func WithBodyField(name string, value any) CallOption {
 	return callOption(func(c *callConfig) error {
@@ -547,9 +554,9 @@ func withoutBodyFields() CallOption {
 }
 
 // WithOperation names the operation of a [Client.Do] in errors, log records, spans
-// and metrics, in place of "client.do". name has up to 64 lower-case letters, digits
-// and the characters "_" and ".", and begins with a letter; it must not contain an
-// id. Other methods reject it.
+// and metrics, in place of "client.do". name has up to 64 lower-case letters,
+// digits and the characters "_" and ".", and begins with a letter; it must not
+// contain an id. Other methods reject it.
 func WithOperation(name string) CallOption {
 	return callOption(func(c *callConfig) error {
 		if !validName(name, ".") || name != strings.ToLower(name) || name[0] < 'a' || name[0] > 'z' {
@@ -572,11 +579,12 @@ func validName(s, more string) bool {
 	return s != "" && len(s) <= 64
 }
 
-// WithStrictDecoding makes each tolerance of decoding a [DecodeError] that names the
-// field and the kinds: a number in place of text, text in place of a number, 1.0 for
-// an integer, one value in place of a list, a time that cannot be read, and what
-// otherwise leaves its field empty. Unknown fields stay allowed. It is for tests and
-// for finding out how the API differs: one odd item makes its page an error.
+// WithStrictDecoding makes each tolerance of decoding a [DecodeError] that names
+// the field and the kinds: a number in place of text, text in place of a number,
+// 1.0 for an integer, one value in place of a list, a time that cannot be read,
+// and what otherwise leaves its field empty. Unknown fields stay allowed. It is
+// for tests and for finding out how the API differs: one odd item makes its page
+// an error.
 func WithStrictDecoding() ClientOption {
 	return clientOption(func(c *clientConfig) error { c.strict = true; return nil })
 }
