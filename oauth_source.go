@@ -229,7 +229,7 @@ func (s *tokenSource) get(ctx context.Context) (*Token, error) {
 // nil, is filled for the call that started the mint, once it has ended.
 func (s *tokenSource) fresh(ctx context.Context, response *Response) (*Token, error) {
 	if s.mint == nil {
-		return nil, &ValidationError{Field: "WithAccessToken", Reason: "a client with a fixed access token cannot mint one"}
+		return nil, &ValidationError{Field: "WithAccessToken", Reason: "a client with a fixed access token cannot request one"}
 	}
 	for {
 		if err := ctx.Err(); err != nil {
