@@ -235,15 +235,16 @@ func (s *AuditService) List(ctx context.Context, params AuditListParams, opts ..
 // retried after transient failures. Each range loop starts at params.Cursor, or at
 // the first page if it is empty.
 //
-// Iteration ends with the first error, after all audits that were read before it.
-// For the first page it is one of the errors of any call (see the package
-// overview). After that it is a [PaginationError], whose Cursor resumes the list:
-// put it into params.Cursor. Its cause is either a page that could not be fetched,
-// or a page whose link to the next one is broken (a repeated cursor, none although
-// HasMore is true, or nothing about a next page where one may follow). In the second
-// case the page's own audits come first, and Cursor names that page. A page with an
-// item that is not an object or has no id ends the iteration with a [DecodeError],
-// after its other audits; use List and [Page.Next] to continue after it.
+// Iteration ends with the first error, after all audits that were read before
+// it. For the first page it is one of the errors of any call (see the package
+// overview). After that it is a [PaginationError], whose Cursor resumes the
+// list: put it into params.Cursor. Its cause is either a page that could not be
+// fetched, or a page whose link to the next one is broken (a repeated cursor,
+// none although HasMore is true, or nothing about a next page where one may
+// follow). In the second case the page's own audits come first, and Cursor
+// names that page. A page with an item that is not an object or has no id ends
+// the iteration with a [DecodeError], after its other audits; use List and
+// [Page.Next] to continue after it.
 //
 // Breaking out of the loop stops the requests. [WithPrefetch] fetches the next
 // page while the loop processes the current one; that request has ended when the

@@ -80,10 +80,10 @@ type FollowBatch struct {
 //     and then appears in a later one.
 //
 // This relies on assumptions about the API: updated_after and updated_before
-// filter by the time of the last update, to the second or finer; a list shows an
-// update within the lag; and reading a list page by page skips no audit that is
-// not updated in the meantime. The order of the list does not matter. Deleted audits are
-// not reported.
+// filter by the time of the last update, to the second or finer; a list shows
+// an update within the lag; and reading a list page by page skips no audit that
+// is not updated in the meantime. The order of the list does not matter.
+// Deleted audits are not reported.
 //
 // The present is that of the API's clock, from the Date header of its responses,
 // however wrong the local clock is. The local clock only measures the time since

@@ -223,10 +223,11 @@ func (c *Client) MarshalJSON() ([]byte, error) { return redact.Marshal(c) }
 // and anything else encoded. The response is decoded into into, unless that is
 // nil or the status is 204.
 //
-// A resource of this package is cleared and then decoded as by its own methods, with
-// RawJSON and an error if the response has no id. A *[Page] of any type is a page of a list: it has HasMore,
-// NextCursor and RawJSON, its Next fetches the page after it with the same options,
-// and the errors are those of [AuditService.List].
+// A resource of this package is cleared and then decoded as by its own methods,
+// with RawJSON and an error if the response has no id. A *[Page] of any type is
+// a page of a list: it has HasMore, NextCursor and RawJSON, its Next fetches
+// the page after it with the same options, and the errors are those of
+// [AuditService.List].
 //
 // [WithOperation] names the operation in errors and telemetry.
 //

@@ -76,8 +76,9 @@
 //   - [*RetriesExhaustedError]: the call could have been retried, but the
 //     attempts, the total time or the context's deadline ran out. It wraps the
 //     last failure.
-//   - [*BlockedError]: a 403 without a JSON body (a "bare 403"). The request was blocked before it reached
-//     the API. Send less; the client slows down and then stops for a while.
+//   - [*BlockedError]: a 403 without a JSON body (a "bare 403"). The request was
+//     blocked before it reached the API. Send less; the client slows down and
+//     then stops for a while.
 //   - [*DecodeError]: a 2xx response that cannot be used: not JSON, or of another
 //     shape, such as a list without data or a resource without its id.
 //   - [*InterruptedError]: the context ended, or its deadline is too close for a
@@ -122,8 +123,8 @@
 //
 // This module is not an official product of Brellium. Where the API's
 // documentation is silent, names are carried over from v1 or assumed; the
-// documentation of each says so. Fields of another kind than assumed are converted
-// or left empty, and [WithStrictDecoding] finds them. Until a new version knows what
-// has changed, use RawJSON, [WithQuery], [WithBodyField] and [Client.Do]: see
-// docs/if-the-api-differs.md in the repository.
+// documentation of each says so. Fields of another kind than assumed are
+// converted or left empty, and [WithStrictDecoding] finds them. Until a new
+// version knows what has changed, use RawJSON, [WithQuery], [WithBodyField] and
+// [Client.Do]: see docs/if-the-api-differs.md in the repository.
 package brellium

@@ -12,12 +12,12 @@ import (
 	"github.com/brellium/brellium-go/internal/wire"
 )
 
-// Match these with [errors.Is]. A call that fails with an error response returns
-// an [APIError], which matches by HTTP status, whatever its code.
+// Match these with [errors.Is]. A call that fails with an error response
+// returns an [APIError], which matches by HTTP status, whatever its code.
 var (
 	// ErrNotFound matches an [APIError] with status 404, and the error of
-	// [EmailRecipientService.FindByEmail] and of the Ensure methods where the list
-	// does not contain the recipient or user.
+	// [EmailRecipientService.FindByEmail] and of the Ensure methods where the
+	// list does not contain the recipient or user.
 	ErrNotFound = errors.New("brellium: not found")
 	// ErrConflict matches an [APIError] with status 409.
 	ErrConflict = errors.New("brellium: conflict")
@@ -54,7 +54,8 @@ const (
 	// CodeInvitationPending comes with a 409 of POST /v2/users: the user has
 	// been invited and has not signed in yet.
 	CodeInvitationPending ErrorCode = "INVITATION_PENDING"
-	// CodeUserExists comes with a 409 of POST /v2/users: the user has signed in.
+	// CodeUserExists comes with a 409 of POST /v2/users: the user has signed
+	// in.
 	CodeUserExists ErrorCode = "USER_EXISTS"
 	// CodeEmailRecipientExists comes with a 409 of POST /v2/email_recipients.
 	CodeEmailRecipientExists ErrorCode = "EMAIL_RECIPIENT_EXISTS"
@@ -144,9 +145,9 @@ func (e *APIError) Is(target error) bool {
 }
 
 // BlockedError reports a 403 without a JSON body (a "bare 403"): a firewall
-// rejected the request before it reached the API, for too many requests from one
-// address or for security reasons. It is never retried, since retries keep the
-// block in force. Pause and lower the concurrency. The token stays valid.
+// rejected the request before it reached the API, for too many requests from
+// one address or for security reasons. It is never retried, since retries keep
+// the block in force. Pause and lower the concurrency. The token stays valid.
 type BlockedError struct {
 	// Operation is the operation's name.
 	Operation string
@@ -204,8 +205,8 @@ type RetriesExhaustedError struct {
 	uncertain
 }
 
-// Error returns the operation, the attempts, the time taken, the reason, and the
-// text of the last failure.
+// Error returns the operation, the attempts, the time taken, the reason, and
+// the text of the last failure.
 func (e *RetriesExhaustedError) Error() string {
 	if e == nil {
 		return nilText
@@ -242,23 +243,23 @@ func (e *RetriesExhaustedError) Is(target error) bool {
 
 // ConnectionError says that an attempt got no usable response: the dial or the
 // TLS handshake failed, the connection was reset, the response was cut off, or
-// the attempt timed out. It unwraps to the cause, whose text contains no URL and
-// which is [os.ErrDeadlineExceeded] where the attempt timed out: the errors of
-// package context always mean the caller's own context.
+// the attempt timed out. It unwraps to the cause, whose text contains no URL
+// and which is [os.ErrDeadlineExceeded] where the attempt timed out: the errors
+// of package context always mean the caller's own context.
 type ConnectionError struct {
 	// Operation is the operation's name.
 	Operation string
-	// Reason is a short fixed text, such as "connection refused". It names an API
-	// host that does not exist, and the type of an error that only a transport of
-	// the caller's own knows.
+	// Reason is a short fixed text, such as "connection refused". It names an
+	// API host that does not exist, and the type of an error that only a
+	// transport of the caller's own knows.
 	Reason string
 	// Sent is false where it is certain that the request never reached the
 	// server, or was not processed by the rules of HTTP/2.
 	Sent bool
-	// Err is the cause. Its text quotes nothing of the request. errors.Is matches
-	// any error in it; errors.As finds *net.OpError, *net.DNSError, syscall.Errno,
-	// the certificate and handshake errors of crypto/tls and crypto/x509, and the
-	// types of a transport of your own.
+	// Err is the cause. Its text quotes nothing of the request. errors.Is
+	// matches any error in it; errors.As finds *net.OpError, *net.DNSError,
+	// syscall.Errno, the certificate and handshake errors of crypto/tls and
+	// crypto/x509, and the types of a transport of your own.
 	Err error
 
 	uncertain
@@ -286,11 +287,11 @@ func (e *ConnectionError) Unwrap() error {
 func (e *ConnectionError) Timeout() bool { return e != nil && e.timeout }
 
 // DecodeError says that a 2xx response cannot be used: its body is empty, HTML
-// instead of JSON, invalid JSON, or JSON of another shape, such as a list without
-// data, a resource without its id, or a token response without a token, or the
-// body is larger than 64 MiB. Its text names the field that is missing and the
-// keys that are there, and quotes no value.
-// Header and Body can be read by name and are never printed.
+// instead of JSON, invalid JSON, or JSON of another shape, such as a list
+// without data, a resource without its id, or a token response without a token,
+// or the body is larger than 64 MiB. Its text names the field that is missing
+// and the keys that are there, and quotes no value. Header and Body can be read
+// by name and are never printed.
 type DecodeError struct {
 	// Operation is the operation's name.
 	Operation string
@@ -322,9 +323,9 @@ func (e *DecodeError) Error() string {
 }
 
 // PaginationError says that a list could not be read to its end: a cursor was
-// repeated, HasMore was true but there was no cursor, a page does not say whether
-// another follows, or a page after the first could not be fetched. In the last
-// case the error unwraps to the reason.
+// repeated, HasMore was true but there was no cursor, a page does not say
+// whether another follows, or a page after the first could not be fetched. In
+// the last case the error unwraps to the reason.
 //
 // Listing again with Cursor resumes where the list stopped: at the page that
 // could not be fetched, or at the page whose link is wrong.
@@ -372,8 +373,8 @@ type UploadError struct {
 	reason string
 }
 
-// Error returns the reason, the status and code of the storage host, and the text
-// of the cause.
+// Error returns the reason, the status and code of the storage host, and the
+// text of the cause.
 func (e *UploadError) Error() string {
 	if e == nil {
 		return nilText
@@ -416,7 +417,8 @@ type InterruptedError struct {
 	// Attempts is how many requests were sent.
 	Attempts int
 	// Wait is how long the call would have had to wait, for the rate limit or
-	// before its next step, where the deadline is too near for that; otherwise 0.
+	// before its next step, where the deadline is too near for that; otherwise
+	// 0.
 	Wait time.Duration
 	// Err is the context's error.
 	Err error
@@ -466,8 +468,8 @@ func (e *InterruptedError) Unwrap() error {
 	return e.Err
 }
 
-// Is matches the context's error, the context's cause, and [ErrRateLimited] where
-// the rate limit requires a wait that the deadline does not allow.
+// Is matches the context's error, the context's cause, and [ErrRateLimited]
+// where the rate limit requires a wait that the deadline does not allow.
 func (e *InterruptedError) Is(target error) bool {
 	return e != nil && (e.rateLimited && target == ErrRateLimited || errors.Is(e.Err, target) || errors.Is(e.cause.Open(), target))
 }
@@ -496,8 +498,8 @@ func (e *ValidationError) Error() string {
 // It is false for any other error response, a block, the caller's own
 // cancellation or deadline, a certificate that cannot be verified, a proxy that
 // rejects the client with a 403 or a 407, and invalid input. For a
-// [RetriesExhaustedError], the result is that of the error it wraps. For a write
-// it does not say that a retry does no harm: see [OutcomeUnknown].
+// [RetriesExhaustedError], the result is that of the error it wraps. For a
+// write it does not say that a retry does no harm: see [OutcomeUnknown].
 func IsTransient(err error) bool {
 	if e, ok := asType[*InterruptedError](err); ok {
 		return e.Wait > 0 || e.rateLimited
@@ -511,11 +513,11 @@ func IsTransient(err error) bool {
 	return false
 }
 
-// OutcomeUnknown reports whether a write may have taken effect although the call
-// failed: the response was a 5xx or was lost, the call was canceled or timed out
-// after bytes were sent, or a 2xx could not be decoded. Check whether it took
-// effect before sending it again, for example by looking the user up. It is
-// always false for reads.
+// OutcomeUnknown reports whether a write may have taken effect although the
+// call failed: the response was a 5xx or was lost, the call was canceled or
+// timed out after bytes were sent, or a 2xx could not be decoded. Check whether
+// it took effect before sending it again, for example by looking the user up.
+// It is always false for reads.
 func OutcomeUnknown(err error) bool {
 	if isNil(err) {
 		return false
@@ -536,8 +538,8 @@ func OutcomeUnknown(err error) bool {
 }
 
 // RetryAfter returns how long to wait before trying again, and whether that is
-// known: the Retry-After of an [APIError], the Wait of an [InterruptedError], or
-// the time until RetryAt of a [BlockedError].
+// known: the Retry-After of an [APIError], the Wait of an [InterruptedError],
+// or the time until RetryAt of a [BlockedError].
 func RetryAfter(err error) (time.Duration, bool) {
 	if e, ok := asType[*APIError](err); ok && e.RetryAfter > 0 {
 		return e.RetryAfter, true
@@ -551,8 +553,8 @@ func RetryAfter(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// asType is errors.AsType, which the oldest supported Go does not have, and finds
-// no nil pointer.
+// asType is errors.AsType, which the oldest supported Go does not have, and
+// finds no nil pointer.
 func asType[E error](err error) (E, bool) {
 	var e E
 	ok := errors.As(err, &e) && !isNil(e)

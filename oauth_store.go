@@ -22,8 +22,8 @@ import (
 // An implementation must be safe for concurrent use, and must return when the
 // context of a call ends: the client waits for it. The client ends the context
 // after one second. When a call fails, the client requests a token without the
-// store, and does not use it for 5 seconds. A panic in Load or Lease is raised in each call
-// that waits for the token; one in Save or Release is a failure.
+// store, and does not use it for 5 seconds. A panic in Load or Lease is raised
+// in each call that waits for the token; one in Save or Release is a failure.
 type TokenStore interface {
 	// Load returns the token last saved under key, or nil and no error if there
 	// is none. It may return a token that has expired.
