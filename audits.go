@@ -18,13 +18,18 @@ type AuditService struct{ client *Client }
 // kept as the server sent it.
 type AuditStatus string
 
-// The statuses of an audit.
+// The statuses of an audit. Their meanings are assumed.
 const (
-	AuditStatusTodo       AuditStatus = "todo"
+	// AuditStatusTodo means that the audit has not started.
+	AuditStatusTodo AuditStatus = "todo"
+	// AuditStatusProcessing means that the documents are being processed.
 	AuditStatusProcessing AuditStatus = "processing"
+	// AuditStatusInProgress means that the audit has started and is not finished.
 	AuditStatusInProgress AuditStatus = "in_progress"
-	AuditStatusError      AuditStatus = "error"
-	AuditStatusComplete   AuditStatus = "complete"
+	// AuditStatusError means that the audit failed.
+	AuditStatusError AuditStatus = "error"
+	// AuditStatusComplete means that the audit is finished.
+	AuditStatusComplete AuditStatus = "complete"
 )
 
 // AuditAnswer is the answer to one question of an audit. An answer without a
@@ -33,8 +38,11 @@ type AuditAnswer string
 
 // The answers to a question.
 const (
-	AuditAnswerYes           AuditAnswer = "Yes"
-	AuditAnswerNo            AuditAnswer = "No"
+	// AuditAnswerYes is the answer yes.
+	AuditAnswerYes AuditAnswer = "Yes"
+	// AuditAnswerNo is the answer no.
+	AuditAnswerNo AuditAnswer = "No"
+	// AuditAnswerNotApplicable means that the question does not apply.
 	AuditAnswerNotApplicable AuditAnswer = "N/A"
 )
 
@@ -42,22 +50,30 @@ const (
 // Status, Flags, DisplayInfo, People and Responses are documented; the others are
 // carried over from v1.
 type Audit struct {
+	// AuditID is the id of the audit.
 	AuditID string `json:"audit_id"`
 	// Object is always "audit".
-	Object string      `json:"object"`
+	Object string `json:"object"`
+	// Status is the progress of the audit.
 	Status AuditStatus `json:"status"`
 	// Score is from 0 to 100. It is nil if the audit has no score yet.
-	Score      *float64 `json:"score"`
-	Flags      []string `json:"flags"`
-	ReviewedBy string   `json:"reviewed_by"`
-	SetID      string   `json:"set_id"`
+	Score *float64 `json:"score"`
+	// Flags are the flags of the audit. [AuditService.Update] replaces them.
+	Flags []string `json:"flags"`
+	// ReviewedBy is the reviewer's email address, empty if there is none.
+	ReviewedBy string `json:"reviewed_by"`
+	// SetID is the id of the question set.
+	SetID string `json:"set_id"`
 	// Timestamp is the time when the audit was created.
 	Timestamp Time `json:"timestamp"`
 	// Documents are the ids of the audited documents.
-	Documents   []string        `json:"documents"`
-	DisplayInfo []AuditItem     `json:"display_info"`
-	People      []AuditItem     `json:"people"`
-	Responses   []AuditResponse `json:"responses"`
+	Documents []string `json:"documents"`
+	// DisplayInfo are the lines to show with the audit.
+	DisplayInfo []AuditItem `json:"display_info"`
+	// People are the people that the audit concerns.
+	People []AuditItem `json:"people"`
+	// Responses are the questions of the audit and their answers.
+	Responses []AuditResponse `json:"responses"`
 
 	raw
 }
@@ -71,32 +87,47 @@ func (a Audit) Equal(b Audit) bool { return sameFields(a, b) }
 
 // AuditItem is one line of an audit's display info or people.
 type AuditItem struct {
-	Key        string `json:"key"`
-	Order      int    `json:"order"`
-	Title      string `json:"title"`
-	Value      string `json:"value"`
-	Format     string `json:"format"`
+	// Key identifies the item.
+	Key string `json:"key"`
+	// Order is the position of the item.
+	Order int `json:"order"`
+	// Title is the label to show.
+	Title string `json:"title"`
+	// Value is the value to show.
+	Value string `json:"value"`
+	// Format is the format of the value. Its values are not documented.
+	Format string `json:"format"`
+	// FilterType is the kind of filter. Its values are not documented.
 	FilterType string `json:"filter_type"`
 }
 
 // AuditResponse is one question of an audit and its answer.
 type AuditResponse struct {
-	ResponseID string      `json:"response_id"`
-	QuestionID string      `json:"question_id"`
-	Query      string      `json:"query"`
-	Answer     AuditAnswer `json:"answer"`
-	Context    string      `json:"context"`
+	// ResponseID is the id of the response.
+	ResponseID string `json:"response_id"`
+	// QuestionID is the id of the question.
+	QuestionID string `json:"question_id"`
+	// Query is the text of the question.
+	Query string `json:"query"`
+	// Answer is the answer to the question.
+	Answer AuditAnswer `json:"answer"`
+	// Context is the text that explains the answer.
+	Context string `json:"context"`
 }
 
 // AuditListParams selects the audits of a list. The zero value selects all. The
 // filters are assumed from those of v1.
 type AuditListParams struct {
-	Status     AuditStatus
-	SetID      string
+	// Status selects audits with this status.
+	Status AuditStatus
+	// SetID selects audits of this question set.
+	SetID string
+	// DocumentID selects audits of this document.
 	DocumentID string
 	// Flags selects audits that have any of these flags.
 	Flags []string
-	// The four times are exclusive. The zero time means no filter.
+	// The four times are bounds, and the zero time means no bound. The bounds are
+	// exclusive: an audit with exactly that time is not selected.
 	UpdatedAfter  time.Time
 	UpdatedBefore time.Time
 	CreatedAfter  time.Time
@@ -181,16 +212,16 @@ func (r *AuditBatchUpdateResult) required() (field, kind string, set bool) {
 // Equal reports whether r and other have the same fields. RawJSON is not compared.
 func (r AuditBatchUpdateResult) Equal(other AuditBatchUpdateResult) bool { return sameFields(r, other) }
 
-// Retrieve returns one audit. Retried after transient failures.
+// Retrieve returns one audit. It is retried after transient failures.
 //
-// It returns the errors of any call (see the package overview). If there is no
-// such audit, that is an [APIError] that matches [ErrNotFound].
+// It returns the errors of any call (see the package overview). If the audit does
+// not exist, the error is an [APIError] that matches [ErrNotFound].
 func (s *AuditService) Retrieve(ctx context.Context, auditID string, opts ...CallOption) (*Audit, error) {
 	return fetch[Audit](ctx, s.client, request{op: opAuditsRetrieve, id: auditID, idField: "auditID"}, opts)
 }
 
-// List returns one page of audits; [Page.Next] returns the page after it. Retried
-// after transient failures.
+// List returns one page of audits; [Page.Next] returns the page after it. It is
+// retried after transient failures.
 //
 // It returns the errors of any call (see the package overview). A page whose link
 // to the next page is broken is returned together with a [PaginationError], and one
@@ -201,17 +232,19 @@ func (s *AuditService) List(ctx context.Context, params AuditListParams, opts ..
 }
 
 // All iterates over all audits that params selects. Each page is one request,
-// retried after transient failures. Each range starts from the first page.
+// retried after transient failures. Each range loop starts at params.Cursor, or at
+// the first page if it is empty.
 //
-// Iteration ends with the first error, after all audits that were read before it.
-// For the first page it is one of the errors of any call (see the package
-// overview). After that it is a [PaginationError], whose Cursor resumes the list:
-// put it into params.Cursor. Its cause is either a page that could not be fetched,
-// or a page whose link to the next one is broken (a repeated cursor, none although
-// HasMore is true, or nothing about a next page where one may follow). In the second
-// case the page's own audits come first, and Cursor names that page. A page with an
-// item that is not an object or has no id ends the iteration with a [DecodeError],
-// after its other audits; use List and [Page.Next] to continue behind it.
+// Iteration ends with the first error, after all audits that were read before
+// it. For the first page it is one of the errors of any call (see the package
+// overview). After that it is a [PaginationError], whose Cursor resumes the
+// list: put it into params.Cursor. Its cause is either a page that could not be
+// fetched, or a page whose link to the next one is broken (a repeated cursor,
+// none although HasMore is true, or nothing about a next page where one may
+// follow). In the second case the page's own audits come first, and Cursor
+// names that page. A page with an item that is not an object or has no id ends
+// the iteration with a [DecodeError], after its other audits; use List and
+// [Page.Next] to continue after it.
 //
 // Breaking out of the loop stops the requests. [WithPrefetch] fetches the next
 // page while the loop processes the current one; that request has ended when the
@@ -220,12 +253,12 @@ func (s *AuditService) All(ctx context.Context, params AuditListParams, opts ...
 	return all[Audit](ctx, s.client, opAuditsList, params.query, opts)
 }
 
-// Update replaces an audit's flags. Retried after transient failures: sending the
-// same flags twice has the same effect.
+// Update replaces an audit's flags. It is retried after transient failures, since
+// sending the same flags twice has the same effect.
 //
 // It returns the errors of any call (see the package overview), and a
-// [ValidationError] if Flags is nil or contains a blank flag. If there is no such
-// audit, that is an [APIError] that matches [ErrNotFound].
+// [ValidationError] if Flags is nil or contains a blank flag. If the audit does
+// not exist, the error is an [APIError] that matches [ErrNotFound].
 func (s *AuditService) Update(ctx context.Context, auditID string, params AuditUpdateParams, opts ...CallOption) (*Audit, error) {
 	if err := validateID("auditID", auditID); err != nil {
 		return nil, err
@@ -236,9 +269,10 @@ func (s *AuditService) Update(ctx context.Context, auditID string, params AuditU
 	return fetch[Audit](ctx, s.client, request{op: opAuditsUpdate, id: auditID, idField: "auditID", body: params}, opts)
 }
 
-// BatchUpdate replaces the flags of many audits with one request. Retried after
-// transient failures: sending the same flags twice has the same effect. An id of
-// no audit is not an error: see [AuditBatchUpdateResult].NotUpdated.
+// BatchUpdate replaces the flags of many audits with one request. It is retried
+// after transient failures, since sending the same flags twice has the same
+// effect. An id of no audit is not an error: see
+// [AuditBatchUpdateResult].NotUpdated.
 //
 // It returns the errors of any call (see the package overview), and a
 // [ValidationError] if AuditIDs is empty, or Flags is nil or contains a blank flag.

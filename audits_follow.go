@@ -27,7 +27,8 @@ const (
 // defaults. Printing or logging them shows the filter, which may contain ids.
 type FollowOptions struct {
 	// Filter selects audits. Its UpdatedAfter, UpdatedBefore and Cursor must be
-	// empty. An audit whose update makes it fail the filter is not reported.
+	// empty. An audit that no longer matches the filter after an update is not
+	// reported.
 	Filter AuditListParams
 	// Interval is the pause between two windows, at least 1 s; 0 means 30 s.
 	Interval time.Duration
@@ -82,10 +83,10 @@ type FollowBatch struct {
 //     and then appears in a later one.
 //
 // This relies on assumptions about the API: updated_after and updated_before
-// filter by the time of the last update, to the second or finer; a list shows an
-// update within the lag; and reading a list page by page skips no audit that is
-// not updated meanwhile. The order of the list does not matter. Deleted audits are
-// not reported.
+// filter by the time of the last update, to the second or finer; a list shows
+// an update within the lag; and reading a list page by page skips no audit that
+// is not updated in the meantime. The order of the list does not matter.
+// Deleted audits are not reported.
 //
 // The present is that of the API's clock, from the Date header of its responses,
 // however wrong the local clock is. The local clock only measures the time since

@@ -23,7 +23,7 @@ const Version = "0.1.0"
 
 // Client is a client of the Brellium API. Create one and share it: it is safe for
 // concurrent use, and all its calls share one access token and one rate limiter.
-// It needs no closing; see [Client.CloseIdleConnections].
+// It does not need to be closed; see [Client.CloseIdleConnections].
 type Client struct {
 	// Audits reads audits and updates their flags.
 	Audits *AuditService
@@ -33,7 +33,7 @@ type Client struct {
 	Users *UserService
 	// EmailRecipients manages the recipients of email.
 	EmailRecipients *EmailRecipientService
-	// OAuth mints access tokens for callers that need one themselves.
+	// OAuth requests access tokens for callers that need one themselves.
 	OAuth *OAuthService
 
 	baseURL         url.URL
@@ -141,8 +141,8 @@ func (c *Client) setUpServices() {
 }
 
 // With returns a client that shares with c the access token, the rate limiter,
-// the connections, the block guard and the observers, and differs in the options
-// given: [WithMaxRetries], [WithAttemptTimeout], [WithTotalTimeout],
+// the connections, the block guard and the observers, and applies opts:
+// [WithMaxRetries], [WithAttemptTimeout], [WithTotalTimeout],
 // [WithPriority], [WithHeader], [WithUserAgent], [WithLogger] and
 // [WithStrictDecoding] replace what c has, and [WithObserver] and
 // [WithoutServerMessages] add to it. It suits a program in which a web handler and
@@ -223,10 +223,11 @@ func (c *Client) MarshalJSON() ([]byte, error) { return redact.Marshal(c) }
 // and anything else encoded. The response is decoded into into, unless that is
 // nil or the status is 204.
 //
-// A resource of this package is cleared and then decoded as by its own methods, with
-// RawJSON and an error if the response has no id. A *[Page] of any type is a page of a list: it has HasMore,
-// NextCursor and RawJSON, its Next fetches the page after it with the same options,
-// and the errors are those of [AuditService.List].
+// A resource of this package is cleared and then decoded as by its own methods,
+// with RawJSON and an error if the response has no id. A *[Page] of any type is
+// a page of a list: it has HasMore, NextCursor and RawJSON, its Next fetches
+// the page after it with the same options, and the errors are those of
+// [AuditService.List].
 //
 // [WithOperation] names the operation in errors and telemetry.
 //

@@ -4,7 +4,7 @@
 // # Getting started
 //
 // Create one [Client] with [NewClient] and share it. A Client is safe for
-// concurrent use, and there is nothing to close.
+// concurrent use, and does not need to be closed.
 //
 //	client, err := brellium.NewClient() // credentials from the environment
 //	if err != nil {
@@ -26,8 +26,8 @@
 // # One call
 //
 // Every call takes the same path. The method validates its arguments. Each
-// attempt then waits for the rate limit, carries a valid access token, has its
-// own timeout, and reads the whole response. The result of the attempt decides
+// attempt then waits for the rate limit, sends a valid access token, has its own
+// timeout, and reads the whole response. The result of the attempt decides
 // whether the call succeeds, is retried, or fails. The client fetches and renews
 // access tokens itself.
 //
@@ -43,16 +43,19 @@
 //     id. [UserService.Create] and [EmailRecipientService.Create] are not retried;
 //     their Ensure methods resolve the outcome.
 //
-// These are the transient failures that the methods' documentation refers to. A
-// call makes up to 5 attempts with exponential backoff and jitter. A rate-limited
-// call is retried after the wait that the server asks for, as often as the total
-// time allows. After a 401 a call is retried once with a new token, and once more
-// if that token was from a [TokenStore] and is rejected too. Other responses are
-// not retried.
+// These are the transient failures that the methods' documentation refers to. By
+// default a call is retried up to 4 times after them, with exponential backoff and
+// jitter. Counted separately, a rate-limited call is retried after the wait that
+// the server asks for, as often as the total time allows. Uploads make up to 5
+// attempts per file, and token requests 3. After a 401 a call is retried once with
+// a new token, unless the token is fixed ([WithAccessToken]), and once more if that
+// token was from a [TokenStore] and is rejected too. Other responses are not
+// retried.
 //
-// An attempt may take 30 s, and a call 60 s from its first attempt. A wait that
-// would exceed that, or the deadline of the context, is not started: the call
-// fails at once. [WithMaxRetries], [WithAttemptTimeout] and [WithTotalTimeout]
+// An attempt may take 30 s, and a call 60 s from its first attempt. File uploads
+// have only an idle timeout (60 s); token requests have 10 s and 15 s. A wait that
+// would exceed these limits, or the deadline of the context, is not started: the
+// call fails at once. [WithMaxRetries], [WithAttemptTimeout] and [WithTotalTimeout]
 // change these limits, for the client or for one call. [WithIdempotent] on a call
 // allows retries after any transient failure.
 //
@@ -70,10 +73,12 @@
 //   - [*APIError]: an error response, with its status, code and request id.
 //   - [*ConnectionError]: no usable response. The dial failed, the connection was
 //     lost, or the attempt timed out.
-//   - [*RetriesExhaustedError]: the call was worth retrying, but the attempts, the
-//     total time or the context's deadline ran out. It wraps the last failure.
-//   - [*BlockedError]: a 403 without JSON. The request was blocked before it reached
-//     the API. Send less; the client slows down and then stops for a while.
+//   - [*RetriesExhaustedError]: the call could have been retried, but the
+//     attempts, the total time or the context's deadline ran out. It wraps the
+//     last failure.
+//   - [*BlockedError]: a 403 without a JSON body (a "bare 403"). The request was
+//     blocked before it reached the API. Send less; the client slows down and
+//     then stops for a while.
 //   - [*DecodeError]: a 2xx response that cannot be used: not JSON, or of another
 //     shape, such as a list without data or a resource without its id.
 //   - [*InterruptedError]: the context ended, or its deadline is too close for a
@@ -88,14 +93,17 @@
 // [ErrUnauthorized], [ErrRateLimited] and [ErrServer]. Three functions work on any
 // error: [IsTransient] reports whether trying again later may help,
 // [OutcomeUnknown] whether a write may have taken effect, and [RetryAfter] returns
-// how long the server asked to wait.
+// how long to wait before trying again, if known.
 //
-// A handler that serves a request of its own checks in this order: [OutcomeUnknown]
-// first for a write; then [ErrRateLimited], which includes a wait that the
-// handler's deadline does not allow (respond 503 with a Retry-After from
-// [RetryAfter]; the handler's context has not ended yet); then
-// [context.DeadlineExceeded] (504) and [context.Canceled] (the caller has gone);
-// then [APIError] and the rest.
+// An HTTP handler that calls the API should check in this order:
+//
+//   - [OutcomeUnknown], for a write.
+//   - [ErrRateLimited]: respond 503, with a Retry-After from [RetryAfter]. It
+//     includes a wait that the handler's deadline does not allow; the handler's
+//     context has not ended yet.
+//   - [context.DeadlineExceeded]: respond 504.
+//   - [context.Canceled]: the caller has disconnected.
+//   - [APIError] and the other types.
 //
 // # Logging and protected health information
 //
@@ -115,8 +123,8 @@
 //
 // This module is not an official product of Brellium. Where the API's
 // documentation is silent, names are carried over from v1 or assumed; the
-// documentation of each says so. Fields of another kind than assumed are converted
-// or left empty, and [WithStrictDecoding] finds them. Until a new version knows what
-// has changed, use RawJSON, [WithQuery], [WithBodyField] and [Client.Do]: see
-// docs/if-the-api-differs.md in the repository.
+// documentation of each says so. Fields of another kind than assumed are
+// converted or left empty, and [WithStrictDecoding] finds them. Until a new
+// version knows what has changed, use RawJSON, [WithQuery], [WithBodyField] and
+// [Client.Do]: see docs/if-the-api-differs.md in the repository.
 package brellium

@@ -21,31 +21,38 @@ import (
 // maxBatch is the largest number of documents in one request. (assumed)
 const maxBatch = 100
 
-// DocumentService uploads documents to be audited.
+// DocumentService uploads documents to be audited. Use it as Client.Documents.
 type DocumentService struct{ client *Client }
 
 // DocumentStatus is the processing status of a document. A status that this
 // version does not know is kept as the API sent it.
 type DocumentStatus string
 
-// The statuses of a document.
+// The statuses of a document. Their meanings are assumed.
 const (
-	DocumentStatusTodo       DocumentStatus = "todo"
+	// DocumentStatusTodo means that processing has not started.
+	DocumentStatusTodo DocumentStatus = "todo"
+	// DocumentStatusInProgress means that processing is not finished.
 	DocumentStatusInProgress DocumentStatus = "in_progress"
-	DocumentStatusError      DocumentStatus = "error"
-	DocumentStatusComplete   DocumentStatus = "complete"
+	// DocumentStatusError means that the document could not be processed.
+	DocumentStatusError DocumentStatus = "error"
+	// DocumentStatusComplete means that processing is finished.
+	DocumentStatusComplete DocumentStatus = "complete"
 )
 
 // Document is a file to be audited, or that has been audited. Its fields are
 // those of v1. Compare documents with [Document.Equal].
 type Document struct {
+	// DocumentID is the id of the document.
 	DocumentID string `json:"document_id"`
 	// Object is always "document"; it is empty in the result of Create.
 	Object string `json:"object"`
 	// ExternalID is your own id of the document, empty if it has none.
-	ExternalID string         `json:"external_id"`
-	Filename   string         `json:"filename"`
-	Status     DocumentStatus `json:"status"`
+	ExternalID string `json:"external_id"`
+	// Filename is the name of the file.
+	Filename string `json:"filename"`
+	// Status is the processing status of the document.
+	Status DocumentStatus `json:"status"`
 	// Handler is the name of what processes the document.
 	Handler string `json:"handler"`
 	// AuditCreated is true once the document's audit exists, and nil if the
@@ -53,7 +60,8 @@ type Document struct {
 	AuditCreated *bool `json:"audit_created"`
 	// NeedsAudit is false if the document will get no audit, and nil if the
 	// response does not say.
-	NeedsAudit       *bool    `json:"needs_audit"`
+	NeedsAudit *bool `json:"needs_audit"`
+	// ExternalMetadata is free-form. Its numbers are json.Number.
 	ExternalMetadata Metadata `json:"external_metadata"`
 	// UploadURL is the address to PUT the file to. It is empty once the file
 	// has arrived.
@@ -66,12 +74,12 @@ func (d *Document) required() (field, kind string, set bool) {
 	return "document_id", "text", !blank(d.DocumentID)
 }
 
-// Equal reports whether d and other have the same fields, the upload URL included.
-// RawJSON is not compared.
+// Equal reports whether d and other have the same fields, the upload URL
+// included. RawJSON is not compared.
 func (d Document) Equal(other Document) bool { return sameFields(d, other) }
 
-// UploadURL is a signed address to PUT a file to. Anybody who has it can store a
-// file there until it expires, so its value is hidden wherever it is printed,
+// UploadURL is a signed address to PUT a file to. Anybody who has it can store
+// a file there until it expires, so its value is hidden wherever it is printed,
 // logged or encoded. Only [UploadURL.Reveal] returns it.
 type UploadURL struct {
 	address *redact.Sealed[string] // a pointer, so that an UploadURL equals its copy
@@ -142,6 +150,7 @@ type DocumentInput struct {
 
 // DocumentCreateParams is a batch of documents to create, 1 to 100 (assumed).
 type DocumentCreateParams struct {
+	// Documents are the documents to create, at least one.
 	Documents []DocumentInput `json:"documents"`
 }
 
@@ -199,9 +208,9 @@ type DocumentCreateResult struct {
 //
 // If every document has an ExternalID, it is retried after transient failures:
 // a retry creates nothing and returns the same documents, with a new upload URL
-// for each missing file. If one has none, a retry would create a second batch.
-// It is then retried only if the request certainly did not run, unless the call
-// has [WithIdempotent].
+// for each missing file. If any document has no ExternalID, a retry would
+// create a second batch. It is then retried only if the request certainly did
+// not run, unless the call has [WithIdempotent].
 //
 // The error is a [ValidationError] if nothing could be sent, and otherwise as
 // for every call an [APIError], [BlockedError], [ConnectionError],
@@ -279,7 +288,8 @@ func (p DocumentListParams) query() (url.Values, error) {
 
 // List returns one page of documents. It is retried after transient failures
 // and returns the same errors as [DocumentService.Create], and a
-// [PaginationError] or [DecodeError] next to the page as described at [Page.Next].
+// [PaginationError] or [DecodeError] next to the page as described at
+// [Page.Next].
 func (s *DocumentService) List(ctx context.Context, params DocumentListParams, opts ...CallOption) (*Page[Document], error) {
 	return list[Document](ctx, s.client, opDocumentsList, params.query, opts)
 }
@@ -306,8 +316,8 @@ var (
 const (
 	firstAuditPoll = 2 * time.Second
 	maxAuditPoll   = 30 * time.Second
-	// While the updated audits are listed, one in auditTurns of the documents is
-	// asked for by itself every maxAuditPoll.
+	// While the updated audits are listed, one in auditTurns of the documents
+	// is asked for by itself every maxAuditPoll.
 	auditTurns = 8
 )
 
@@ -317,11 +327,12 @@ const (
 // be processed, and [ErrNoAudit] if it needs no audit.
 //
 // It retrieves the document at once, then after about 2 s, and then less and
-// less often, up to every 30 s. Give ctx a deadline; if it ends first, the error
-// is an [InterruptedError]. Each poll costs one request of the rate limit: to
-// wait for many documents, use [DocumentService.WaitForAudits]. The call options
-// apply to each request. A request that fails after its retries ends the wait
-// with its error, as described at [DocumentService.Create].
+// less often, up to every 30 s. Give ctx a deadline; if it ends first, the
+// error is an [InterruptedError]. Each check costs one request, and a second
+// one once the audit exists. To wait for many documents, use
+// [DocumentService.WaitForAudits]. The call options apply to each request. A
+// request that fails after its retries ends the wait with its error, as
+// described at [DocumentService.Create].
 func (s *DocumentService) WaitForAudit(ctx context.Context, documentID string, opts ...CallOption) (*Audit, error) {
 	for delay := firstAuditPoll; ; delay = min(delay*3/2, maxAuditPoll) {
 		d, err := s.Retrieve(ctx, documentID, opts...)
@@ -344,8 +355,8 @@ func (s *DocumentService) WaitForAudit(ctx context.Context, documentID string, o
 	}
 }
 
-// audited reports whether the document's audit may exist. The error is that of a
-// document that will have none.
+// audited reports whether the document's audit may exist. The error is that of
+// a document that will have none.
 func (d *Document) audited() (bool, error) {
 	complete := d.Status == DocumentStatusComplete
 	switch {
@@ -367,12 +378,12 @@ func pausePoll(ctx context.Context, delay time.Duration) error {
 
 // WaitForFinishedAudit waits until the audit of a document is finished, and
 // returns it. If the audit's status is "error", it is returned together with
-// [ErrAuditFailed]. Otherwise it works as [DocumentService.WaitForAudits] does for
-// one document: each poll is one request.
+// [ErrAuditFailed]. Otherwise it works as [DocumentService.WaitForAudits] does
+// for one document: each poll is one request.
 //
 // The error is [ErrDocumentFailed] if the document cannot be processed,
-// [ErrNoAudit] if it needs no audit, an [APIError] that matches [ErrNotFound] if
-// there is no such document, an [InterruptedError] if ctx ends first, and
+// [ErrNoAudit] if it needs no audit, an [APIError] that matches [ErrNotFound]
+// if the document does not exist, an [InterruptedError] if ctx ends first, and
 // otherwise that of the request that failed after its retries, as described at
 // [DocumentService.Create].
 func (s *DocumentService) WaitForFinishedAudit(ctx context.Context, documentID string, opts ...CallOption) (audit *Audit, err error) {
@@ -388,8 +399,10 @@ func (s *DocumentService) WaitForFinishedAudit(ctx context.Context, documentID s
 	return audit, err
 }
 
-// AuditResult is the outcome of [DocumentService.WaitForAudits] for one document.
+// AuditResult is the outcome of [DocumentService.WaitForAudits] for one
+// document.
 type AuditResult struct {
+	// DocumentID is the id of the document.
 	DocumentID string
 	// Audit is the document's audit: its status is "complete", or "error" with
 	// [ErrAuditFailed]. It is nil if there is none.
@@ -405,17 +418,18 @@ type AuditResult struct {
 // one result, also one whose audit failed or that will have no audit.
 //
 // It asks for each document at once. After that it polls every 2 s while audits
-// progress, and otherwise less and less often, up to every 30 s. A poll lists the
-// audits that were updated since the previous one, 100 with each request. Every
-// 30 s it also asks for an eighth of the documents by itself, so that a document
-// that will have no audit is reported within about 4 minutes. Where so many other
-// audits change that this would take more requests, it asks for each document
-// instead. A poll never sends more requests than documents are left.
+// progress, and otherwise less and less often, up to every 30 s. A poll lists
+// the audits that were updated since the previous one, 100 with each request.
+// Every 30 s it also asks for an eighth of the documents by itself, so that a
+// document that will have no audit is reported within about 4 minutes. Where so
+// many other audits change that this would take more requests, it asks for each
+// document instead. A poll never sends more requests than documents are left.
 //
-// Iteration ends after the last result, or with the first error. The error is an
-// [InterruptedError] if ctx ends first, and otherwise that of the request that
-// failed after its retries, as described at [DocumentService.Create]. To resume,
-// call WaitForAudits with the documents that had no result: none is lost.
+// Iteration ends after the last result, or with the first error. The error is
+// an [InterruptedError] if ctx ends first, and otherwise that of the request
+// that failed after its retries, as described at [DocumentService.Create]. To
+// resume, call WaitForAudits with the documents that had no result: none is
+// lost.
 func (s *DocumentService) WaitForAudits(ctx context.Context, documentIDs []string, opts ...CallOption) iter.Seq2[*AuditResult, error] {
 	return func(yield func(*AuditResult, error) bool) {
 		w, err := s.newAuditWait(ctx, documentIDs, opts)
@@ -591,7 +605,8 @@ func (w *auditWait) saw(audit *Audit) error {
 	return nil
 }
 
-// update takes note of a document's audit, unless it is older than the known one.
+// update takes note of a document's audit, unless it is older than the known
+// one.
 func (w *auditWait) update(d *awaitedDocument, audit *Audit) error {
 	if d.audit != nil && audit.Timestamp.Before(d.audit.Timestamp.Time) {
 		return nil

@@ -49,8 +49,8 @@ type UploadOptions struct {
 
 // UploadProgress is the progress of an upload.
 type UploadProgress struct {
-	// Files is the number of all files, FilesDone of those in storage, and
-	// FilesFailed of those that failed.
+	// Files is the total number of files; FilesDone is how many are in storage;
+	// FilesFailed is how many failed.
 	Files, FilesDone, FilesFailed int
 	// Bytes is the total size of all files. BytesDone is the size of the files
 	// in storage, plus what has been read so far of the files in flight. It
@@ -80,7 +80,8 @@ type UploadResult struct {
 	ExternalID string
 	// DocumentID is the document's id, empty if it was not created.
 	DocumentID string
-	Status     UploadStatus
+	// Status is the outcome of the file.
+	Status UploadStatus
 	// Attempts is how many times the file was sent, in part or in full.
 	Attempts int
 	// Err is nil if the file is in storage, an [UploadError] if it failed, and
@@ -91,7 +92,7 @@ type UploadResult struct {
 // Upload creates a document for each file and sends the files to storage,
 // several concurrently. It returns a result for each file, in the order of
 // files, and an error that joins the errors of the files. A file that fails has
-// an [UploadError]; the others go on. If a file cannot be uploaded at all (a
+// an [UploadError]; the others continue. If a file cannot be uploaded at all (a
 // blank name, a duplicate external id, text that is not valid UTF-8) or an option
 // is wrong, nothing is sent, and Upload returns no results and a
 // [ValidationError].

@@ -12,11 +12,14 @@ type EmailRecipientService struct{ client *Client }
 
 // EmailRecipient is a recipient of email. Its fields are assumed.
 type EmailRecipient struct {
+	// EmailRecipientID is the id of the recipient.
 	EmailRecipientID string `json:"email_recipient_id"`
 	// Object is always "email_recipient".
 	Object string `json:"object"`
-	Email  string `json:"email"`
-	Name   string `json:"name"`
+	// Email is the address of the recipient.
+	Email string `json:"email"`
+	// Name is the name of the recipient, empty if there is none.
+	Name string `json:"name"`
 	// CreatedAt is zero if the API gives no time.
 	CreatedAt Time `json:"created_at"`
 
@@ -70,18 +73,18 @@ func (s *EmailRecipientService) Create(ctx context.Context, params EmailRecipien
 	return fetch[EmailRecipient](ctx, s.client, request{op: opEmailRecipientsCreate, body: params}, opts)
 }
 
-// Retrieve returns one email recipient. Retried after transient failures. (assumed:
-// the API's guide names only the list)
+// Retrieve returns one email recipient. It is retried after transient failures.
+// (assumed: the API's guide names only the list)
 //
-// It returns the errors of any call (see the package overview). If there is no
-// such recipient, that is an [APIError] that matches [ErrNotFound].
+// It returns the errors of any call (see the package overview). If the recipient
+// does not exist, the error is an [APIError] that matches [ErrNotFound].
 func (s *EmailRecipientService) Retrieve(ctx context.Context, emailRecipientID string, opts ...CallOption) (*EmailRecipient, error) {
 	return fetch[EmailRecipient](ctx, s.client, request{op: opEmailRecipientsRetrieve, id: emailRecipientID, idField: "emailRecipientID"}, opts)
 }
 
 // List returns one page of email recipients; [Page.Next] returns the page after
-// it. A new recipient may be missing from the list for some seconds. Retried after
-// transient failures.
+// it. A new recipient may be missing from the list for some seconds. It is retried
+// after transient failures.
 //
 // It returns the errors of any call (see the package overview). A page whose link
 // to the next page is broken is returned together with a [PaginationError], and one
@@ -92,8 +95,9 @@ func (s *EmailRecipientService) List(ctx context.Context, params EmailRecipientL
 }
 
 // All iterates over all email recipients that params selects. Each page is one
-// request, retried after transient failures. Each range starts from the first
-// page. Errors and options are those of [AuditService.All].
+// request, retried after transient failures. Each range loop starts at
+// params.Cursor, or at the first page if it is empty. Errors and options are those
+// of [AuditService.All].
 func (s *EmailRecipientService) All(ctx context.Context, params EmailRecipientListParams, opts ...CallOption) iter.Seq2[*EmailRecipient, error] {
 	return all[EmailRecipient](ctx, s.client, opEmailRecipientsList, params.query, opts)
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/brellium/brellium-go/internal/wire"
 )
 
-// Sentinels for errors.Is, which match by HTTP status whatever the code. A call
-// returns an [APIError], or an error that wraps one, rather than a sentinel.
+// Match these with [errors.Is]. A call that fails with an error response
+// returns an [APIError], which matches by HTTP status, whatever its code.
 var (
 	// ErrNotFound matches an [APIError] with status 404, and the error of
-	// [EmailRecipientService.FindByEmail] where the list has no such recipient.
+	// [EmailRecipientService.FindByEmail] and of the Ensure methods where the
+	// list does not contain the recipient or user.
 	ErrNotFound = errors.New("brellium: not found")
 	// ErrConflict matches an [APIError] with status 409.
 	ErrConflict = errors.New("brellium: conflict")
@@ -27,7 +28,9 @@ var (
 	ErrRateLimited = errors.New("brellium: rate limited")
 	// ErrServer matches an [APIError] with a 5xx status.
 	ErrServer = errors.New("brellium: server error")
+)
 
+var (
 	// ErrDoNotSend is for an [http.RoundTripper] of your own (see
 	// [WithHTTPClient]), such as a circuit breaker: where its error matches
 	// ErrDoNotSend, nothing was sent and the call ends without a retry.
@@ -51,7 +54,8 @@ const (
 	// CodeInvitationPending comes with a 409 of POST /v2/users: the user has
 	// been invited and has not signed in yet.
 	CodeInvitationPending ErrorCode = "INVITATION_PENDING"
-	// CodeUserExists comes with a 409 of POST /v2/users: the user has signed in.
+	// CodeUserExists comes with a 409 of POST /v2/users: the user has signed
+	// in.
 	CodeUserExists ErrorCode = "USER_EXISTS"
 	// CodeEmailRecipientExists comes with a 409 of POST /v2/email_recipients.
 	CodeEmailRecipientExists ErrorCode = "EMAIL_RECIPIENT_EXISTS"
@@ -67,13 +71,14 @@ const (
 	CodeAccessDenied ErrorCode = "access_denied"
 )
 
-// APIError is an error response of the API: any status but a 2xx and a bare
-// 403, which is a [BlockedError].
+// APIError is an error response of the API: any status other than a 2xx or a
+// bare 403. A bare 403 is a [BlockedError].
 //
 // Error, and every verb of package fmt, prints the operation, the status, the
 // code, the server's message (on one line, at most 1,000 bytes) and the request
 // id. LogValue and MarshalJSON leave the message out, since it may concern a
-// patient; so does Error with [WithoutServerMessages]. Header and Body can be read by name and are never printed.
+// patient; so does Error with [WithoutServerMessages]. Header and Body can be
+// read by name and are never printed.
 type APIError struct {
 	// Operation is the operation's name, such as "audits.retrieve".
 	Operation string
@@ -100,6 +105,7 @@ type APIError struct {
 	uncertain
 }
 
+// Error returns the operation, status, code, message, request id and wait.
 func (e *APIError) Error() string {
 	if e == nil {
 		return nilText
@@ -138,10 +144,10 @@ func (e *APIError) Is(target error) bool {
 	return false
 }
 
-// BlockedError is a bare 403: a firewall rejected the request before it reached
-// the API, for too many requests from one address or for security reasons. It
-// is never retried, since retries keep the block in force. Pause and lower the
-// concurrency. The token stays valid.
+// BlockedError reports a 403 without a JSON body (a "bare 403"): a firewall
+// rejected the request before it reached the API, for too many requests from
+// one address or for security reasons. It is never retried, since retries keep
+// the block in force. Pause and lower the concurrency. The token stays valid.
 type BlockedError struct {
 	// Operation is the operation's name.
 	Operation string
@@ -153,6 +159,8 @@ type BlockedError struct {
 	uncertain
 }
 
+// Error returns the operation, and the time of the next attempt if the client
+// has stopped.
 func (e *BlockedError) Error() string {
 	if e == nil {
 		return nilText
@@ -197,11 +205,13 @@ type RetriesExhaustedError struct {
 	uncertain
 }
 
+// Error returns the operation, the attempts, the time taken, the reason, and
+// the text of the last failure.
 func (e *RetriesExhaustedError) Error() string {
 	if e == nil {
 		return nilText
 	}
-	return "brellium: " + e.Operation + ": gave up after " + plural(e.Attempts, "attempt") + " in " +
+	return "brellium: " + e.Operation + ": retries exhausted after " + plural(e.Attempts, "attempt") + " in " +
 		e.Elapsed.Round(time.Millisecond).String() + " (" + e.Reason.text() + ")" + suffix(": ", e.Err)
 }
 
@@ -233,23 +243,23 @@ func (e *RetriesExhaustedError) Is(target error) bool {
 
 // ConnectionError says that an attempt got no usable response: the dial or the
 // TLS handshake failed, the connection was reset, the response was cut off, or
-// the attempt timed out. It unwraps to the cause, whose text contains no URL and
-// which is [os.ErrDeadlineExceeded] where the attempt timed out: the errors of
-// package context always mean the caller's own context.
+// the attempt timed out. It unwraps to the cause, whose text contains no URL
+// and which is [os.ErrDeadlineExceeded] where the attempt timed out: the errors
+// of package context always mean the caller's own context.
 type ConnectionError struct {
 	// Operation is the operation's name.
 	Operation string
-	// Reason is a short fixed text, such as "connection refused". It names an API
-	// host that does not exist, and the type of an error that only a transport of
-	// the caller's own knows.
+	// Reason is a short fixed text, such as "connection refused". It names an
+	// API host that does not exist, and the type of an error that only a
+	// transport of the caller's own knows.
 	Reason string
 	// Sent is false where it is certain that the request never reached the
 	// server, or was not processed by the rules of HTTP/2.
 	Sent bool
-	// Err is the cause. Its text quotes nothing of the request. errors.Is matches
-	// any error in it; errors.As finds *net.OpError, *net.DNSError, syscall.Errno,
-	// the certificate and handshake errors of crypto/tls and crypto/x509, and the
-	// types of a transport of your own.
+	// Err is the cause. Its text quotes nothing of the request. errors.Is
+	// matches any error in it; errors.As finds *net.OpError, *net.DNSError,
+	// syscall.Errno, the certificate and handshake errors of crypto/tls and
+	// crypto/x509, and the types of a transport of your own.
 	Err error
 
 	uncertain
@@ -257,6 +267,7 @@ type ConnectionError struct {
 	timeout bool
 }
 
+// Error returns the operation and the reason.
 func (e *ConnectionError) Error() string {
 	if e == nil {
 		return nilText
@@ -276,10 +287,11 @@ func (e *ConnectionError) Unwrap() error {
 func (e *ConnectionError) Timeout() bool { return e != nil && e.timeout }
 
 // DecodeError says that a 2xx response cannot be used: its body is empty, HTML
-// instead of JSON, invalid JSON, or JSON of another shape, such as a list without
-// data, a resource without its id, or a token response without a token. Its text
-// names the field that is missing and the keys that are there, and quotes no value.
-// Header and Body can be read by name and are never printed.
+// instead of JSON, invalid JSON, or JSON of another shape, such as a list
+// without data, a resource without its id, or a token response without a token,
+// or the body is larger than 64 MiB. Its text names the field that is missing
+// and the keys that are there, and quotes no value. Header and Body can be read
+// by name and are never printed.
 type DecodeError struct {
 	// Operation is the operation's name.
 	Operation string
@@ -298,6 +310,7 @@ type DecodeError struct {
 	uncertain
 }
 
+// Error returns the operation, status, reason and request id.
 func (e *DecodeError) Error() string {
 	if e == nil {
 		return nilText
@@ -310,9 +323,10 @@ func (e *DecodeError) Error() string {
 }
 
 // PaginationError says that a list could not be read to its end: a cursor was
-// repeated, a page announced another without a cursor for it or does not say
-// whether another follows, or a page after the first could not be fetched, in which
-// case the error unwraps to the reason.
+// repeated, HasMore was true but there was no cursor, a page does not say
+// whether another follows, or a page after the first could not be fetched. In
+// the last case the error unwraps to the reason.
+//
 // Listing again with Cursor resumes where the list stopped: at the page that
 // could not be fetched, or at the page whose link is wrong.
 type PaginationError struct {
@@ -320,12 +334,13 @@ type PaginationError struct {
 	Operation string
 	// Reason says what is wrong.
 	Reason string
-	// Cursor is the last good cursor. It is never printed.
+	// Cursor is the cursor to resume from. It is never printed.
 	Cursor string
 	// Err is why the page could not be fetched; nil for a wrong cursor.
 	Err error
 }
 
+// Error returns the operation, the reason, and the text of the cause.
 func (e *PaginationError) Error() string {
 	if e == nil {
 		return nilText
@@ -358,6 +373,8 @@ type UploadError struct {
 	reason string
 }
 
+// Error returns the reason, the status and code of the storage host, and the
+// text of the cause.
 func (e *UploadError) Error() string {
 	if e == nil {
 		return nilText
@@ -400,7 +417,8 @@ type InterruptedError struct {
 	// Attempts is how many requests were sent.
 	Attempts int
 	// Wait is how long the call would have had to wait, for the rate limit or
-	// before its next step, where the deadline is too near for that; otherwise 0.
+	// before its next step, where the deadline is too near for that; otherwise
+	// 0.
 	Wait time.Duration
 	// Err is the context's error.
 	Err error
@@ -412,6 +430,8 @@ type InterruptedError struct {
 	uncertain
 }
 
+// Error returns the operation, the wait or the number of attempts, and the text
+// of the context's error and of the last failure.
 func (e *InterruptedError) Error() string {
 	if e == nil {
 		return nilText
@@ -448,8 +468,8 @@ func (e *InterruptedError) Unwrap() error {
 	return e.Err
 }
 
-// Is matches the context's error, the context's cause, and [ErrRateLimited] where
-// the rate limit requires a wait that the deadline does not allow.
+// Is matches the context's error, the context's cause, and [ErrRateLimited]
+// where the rate limit requires a wait that the deadline does not allow.
 func (e *InterruptedError) Is(target error) bool {
 	return e != nil && (e.rateLimited && target == ErrRateLimited || errors.Is(e.Err, target) || errors.Is(e.cause.Open(), target))
 }
@@ -462,9 +482,13 @@ type ValidationError struct {
 	Reason string
 }
 
+// Error returns the field and the reason.
 func (e *ValidationError) Error() string {
 	if e == nil {
 		return nilText
+	}
+	if e.Reason == noCredentials {
+		return "brellium: no " + e.Field + ": " + e.Reason
 	}
 	return "brellium: invalid " + e.Field + ": " + e.Reason
 }
@@ -473,9 +497,9 @@ func (e *ValidationError) Error() string {
 // 408, a failed connection, or a wait that the caller's deadline did not allow.
 // It is false for any other error response, a block, the caller's own
 // cancellation or deadline, a certificate that cannot be verified, a proxy that
-// rejects the client with a 403 or a 407, and invalid input. A [RetriesExhaustedError] is as transient as the
-// failure that it wraps. For a write it does not say that a retry does no harm:
-// see [OutcomeUnknown].
+// rejects the client with a 403 or a 407, and invalid input. For a
+// [RetriesExhaustedError], the result is that of the error it wraps. For a
+// write it does not say that a retry does no harm: see [OutcomeUnknown].
 func IsTransient(err error) bool {
 	if e, ok := asType[*InterruptedError](err); ok {
 		return e.Wait > 0 || e.rateLimited
@@ -489,10 +513,11 @@ func IsTransient(err error) bool {
 	return false
 }
 
-// OutcomeUnknown reports whether a write may have taken effect although the call
-// failed: the response was a 5xx or was lost, the call was canceled or timed out
-// after bytes were sent, or a 2xx could not be decoded. Find out before sending
-// it again, for example by looking the user up. It is always false for reads.
+// OutcomeUnknown reports whether a write may have taken effect although the
+// call failed: the response was a 5xx or was lost, the call was canceled or
+// timed out after bytes were sent, or a 2xx could not be decoded. Check whether
+// it took effect before sending it again, for example by looking the user up.
+// It is always false for reads.
 func OutcomeUnknown(err error) bool {
 	if isNil(err) {
 		return false
@@ -512,9 +537,9 @@ func OutcomeUnknown(err error) bool {
 	return false
 }
 
-// RetryAfter returns the wait that err asks for and whether there is one: the
-// Retry-After of an [APIError], the Wait of an [InterruptedError], or the time
-// until RetryAt of a [BlockedError].
+// RetryAfter returns how long to wait before trying again, and whether that is
+// known: the Retry-After of an [APIError], the Wait of an [InterruptedError],
+// or the time until RetryAt of a [BlockedError].
 func RetryAfter(err error) (time.Duration, bool) {
 	if e, ok := asType[*APIError](err); ok && e.RetryAfter > 0 {
 		return e.RetryAfter, true
@@ -528,8 +553,8 @@ func RetryAfter(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// asType is errors.AsType, which the oldest supported Go does not have, and finds
-// no nil pointer.
+// asType is errors.AsType, which the oldest supported Go does not have, and
+// finds no nil pointer.
 func asType[E error](err error) (E, bool) {
 	var e E
 	ok := errors.As(err, &e) && !isNil(e)

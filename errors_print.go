@@ -125,7 +125,8 @@ func (e *PaginationError) LogValue() slog.Value {
 	return known(slog.String("operation", e.Operation), slog.String("reason", e.Reason), last(e.Err))
 }
 
-// LogValue returns the status and code of the storage host, and the error behind it.
+// LogValue returns the status and code of the storage host, whether the upload
+// URL had expired, and the error behind it.
 func (e *UploadError) LogValue() slog.Value {
 	if e == nil {
 		return slog.Value{}

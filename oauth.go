@@ -18,8 +18,8 @@ const (
 	mintTotalTimeout   = 15 * time.Second
 )
 
-// OAuthService mints access tokens. A [Client] mints its own; use the service
-// only to pass a token to something else.
+// OAuthService requests access tokens. A [Client] requests its own; use the
+// service only to pass a token to something else.
 type OAuthService struct{ client *Client }
 
 // tokenRequest is the body of POST /v2/oauth/token. Its names are assumed.
@@ -29,30 +29,30 @@ type tokenRequest struct {
 	ClientSecret string `json:"client_secret"`
 }
 
-// CreateToken mints a new access token, which the client uses from then on.
-// Concurrent calls share one token request, which goes on when ctx ends. Each
-// request counts against the token endpoint's rate limit: a burst of 20, then
-// one every 10 seconds.
+// CreateToken requests a new access token, which the client uses from then on.
+// Concurrent calls share one token request, which continues even if ctx ends. Each
+// request counts against the token endpoint's rate limit: a burst of 20, then once
+// every 10 seconds.
 //
 // The request is retried after transient failures, and after its Retry-After
 // when rate limited: 3 attempts in 15 seconds at most. A 429 that asks for a longer
 // wait is the error of all calls until then, for at most 5 minutes: then one
 // request is sent, whatever it asked for. [WithMaxRetries], [WithAttemptTimeout]
-// and [WithTotalTimeout] have no effect here on the client, and on this call they
-// and [WithHeader] are a [ValidationError].
-// [WithResponseInto] is filled only if this call started the
-// token request and waited for its end; otherwise it is left zero.
+// and [WithTotalTimeout] of the client have no effect here. As options of this
+// call, they and [WithHeader] are a [ValidationError]. [WithResponseInto] is filled
+// only if this call started the token request and waited for its end; otherwise it
+// is left zero.
 //
-// The error is a [ValidationError], also for a client with [WithAccessToken];
-// an [APIError], [BlockedError], [ConnectionError], [DecodeError] or
-// [RetriesExhaustedError] of the token request; or an [InterruptedError] if
-// ctx ended.
+// The error is a [ValidationError] (including for a client with
+// [WithAccessToken]); an [APIError], [BlockedError], [ConnectionError],
+// [DecodeError] or [RetriesExhaustedError] of the token request; or an
+// [InterruptedError] if ctx ended.
 func (s *OAuthService) CreateToken(ctx context.Context, opts ...CallOption) (*Token, error) {
 	if ctx == nil {
 		return nil, &ValidationError{Field: "ctx", Reason: "must not be nil"}
 	}
 	if s.client.parts.Open().credentials.id.IsZero() {
-		return nil, &ValidationError{Field: "credentials", Reason: "a client with a fixed access token cannot mint one"}
+		return nil, &ValidationError{Field: "credentials", Reason: "a client with a fixed access token cannot request one"}
 	}
 	const unset = -1
 	cfg := callConfig{policy: retryPolicy{attemptTimeout: unset, totalTimeout: unset}}

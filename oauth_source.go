@@ -47,7 +47,7 @@ const (
 	// wait it asks for, one request goes out then.
 	longestHold = 5 * time.Minute
 
-	// After the API has refused maxStrikes new tokens in a row that never
+	// After the API has rejected maxStrikes new tokens in a row that never
 	// worked, minting pauses. The pause doubles each time, from the time in
 	// which the endpoint allows one more request. A token is new for newTime.
 	maxStrikes   = 2
@@ -55,13 +55,13 @@ const (
 	firstPause   = 10 * time.Second
 	longestPause = time.Minute
 
-	// refusedMemory is how many refused tokens are remembered, in case the
+	// refusedMemory is how many rejected tokens are remembered, in case the
 	// store still has them.
 	refusedMemory = 8
 )
 
 var (
-	errLeaseHeld = errors.New("brellium: another client holds the token store's lease for too long")
+	errLeaseHeld = errors.New("brellium: another client has kept the token store's lease for too long")
 	errNoToken   = errors.New("brellium: the mint ended without a token")
 )
 
@@ -229,7 +229,7 @@ func (s *tokenSource) get(ctx context.Context) (*Token, error) {
 // nil, is filled for the call that started the mint, once it has ended.
 func (s *tokenSource) fresh(ctx context.Context, response *Response) (*Token, error) {
 	if s.mint == nil {
-		return nil, &ValidationError{Field: "WithAccessToken", Reason: "a client with a fixed access token cannot mint one"}
+		return nil, &ValidationError{Field: "WithAccessToken", Reason: "a client with a fixed access token cannot request one"}
 	}
 	for {
 		if err := ctx.Err(); err != nil {
@@ -351,7 +351,7 @@ func (s *tokenSource) join(now time.Time) (*tokenRefresh, error) {
 			Operation:  opOAuthToken.name,
 			StatusCode: http.StatusUnauthorized,
 			Code:       CodeHTTPError,
-			Message:    "the API refused the last " + strconv.Itoa(s.strikes) + " new access tokens; the client requests another after a pause",
+			Message:    "the API rejected the last " + strconv.Itoa(s.strikes) + " new access tokens; the client requests another after a pause",
 			RetryAfter: max(s.pauseUntil.Sub(now), 0),
 		}
 	}

@@ -8,34 +8,34 @@ import (
 )
 
 // TokenStore shares access tokens between clients, so that a fleet of
-// processes mints one token instead of one each: the token endpoint allows a
+// processes requests one token instead of one each: the token endpoint allows a
 // burst of 20 requests per client id, then one every 10 seconds.
 //
-// A key stands for one pair of credentials at one base URL. It is a digest that
+// A key identifies one pair of credentials at one base URL. It is a digest that
 // contains neither the client id nor the secret, and changes with either. A
 // valid token is as sensitive as a password: store it accordingly.
 //
-// If the API refuses a token of the store that has never worked for a client, that
-// client mints. So a store with revoked or old tokens costs requests, but keeps
-// no client out.
+// If the API rejects a token of the store that has never worked for a client, that
+// client requests a new one. So a store with revoked or old tokens costs requests,
+// but keeps no client out.
 //
 // An implementation must be safe for concurrent use, and must return when the
 // context of a call ends: the client waits for it. The client ends the context
-// after one second. When a call fails, the client mints without the store, and
-// does not use it for 5 seconds. A panic in Load or Lease is raised in each call
-// that waits for the token; one in Save or Release is a failure.
+// after one second. When a call fails, the client requests a token without the
+// store, and does not use it for 5 seconds. A panic in Load or Lease is raised
+// in each call that waits for the token; one in Save or Release is a failure.
 type TokenStore interface {
 	// Load returns the token last saved under key, or nil and no error if there
 	// is none. It may return a token that has expired.
 	Load(ctx context.Context, key string) (*Token, error)
 
-	// Lease gives the caller the exclusive right to mint and save a token for
+	// Lease gives the caller the exclusive right to request and save a token for
 	// key, until it is released or ttl has passed. It does not wait: while
-	// another client holds the lease it returns nil and no error.
+	// another client has the lease it returns nil and no error.
 	Lease(ctx context.Context, key string, ttl time.Duration) (TokenLease, error)
 }
 
-// TokenLease is the right to mint and save one token; see [TokenStore].
+// TokenLease is the right to request and save one token; see [TokenStore].
 type TokenLease interface {
 	// Save stores t under the lease's key. Once the lease has ended it stores
 	// nothing and returns an error that matches [ErrLeaseLost], so that a process
@@ -48,7 +48,7 @@ type TokenLease interface {
 }
 
 // ErrLeaseLost is returned by [TokenLease] Save when the lease has ended, so
-// that another client may hold it. The client keeps using the token it minted.
+// that another client may have it. The client keeps using the token it requested.
 var ErrLeaseLost = errors.New("brellium: the token lease has been lost")
 
 // MemoryTokenStore is a [TokenStore] for the clients of one process. A single

@@ -16,7 +16,7 @@ import (
 
 const (
 	// maxTokenLifetime is the longest lifetime that is believed. A longer one is
-	// taken for a mistake, and the token is used until the API refuses it.
+	// taken for a mistake, and the token is used until the API rejects it.
 	maxTokenLifetime = 10 * 365 * 24 * time.Hour
 	// maxTokenResponse is the longest response that is decoded, in bytes.
 	maxTokenResponse = 64 << 10
@@ -29,7 +29,7 @@ type Token struct {
 	// Type is the kind of token: always "Bearer" for one the API issued.
 	Type string
 	// ExpiresAt is when the token expires, or the zero time if that is not
-	// known: such a token is used until the API refuses it.
+	// known: such a token is used until the API rejects it.
 	ExpiresAt time.Time
 
 	header redact.Sealed[[]string] // the value of the Authorization header

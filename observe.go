@@ -57,7 +57,7 @@ type Attempt struct {
 	RequestID string
 	// Wait is how long the call waited after the attempt before this one.
 	Wait time.Duration
-	// Queued is the time spent after that wait for a token, for a free place
+	// Queued is the time spent after that wait for a token, for a free slot
 	// (WithMaxConcurrency) and for the rate limit.
 	Queued time.Duration
 	// Duration is the time from sending to the last byte of the response.
@@ -101,8 +101,8 @@ type EventKind string
 const (
 	// EventCallStart: a call begins.
 	EventCallStart EventKind = "call start"
-	// EventAttemptStart: an attempt is about to be sent. The attempt holds its
-	// place in the rate limit meanwhile, so an observer should return quickly.
+	// EventAttemptStart: an attempt is about to be sent. The attempt keeps its
+	// place in the rate limit until then, so an observer should return quickly.
 	EventAttemptStart EventKind = "attempt start"
 	// EventAttemptEnd: an attempt has ended.
 	EventAttemptEnd EventKind = "attempt"
@@ -138,17 +138,18 @@ const (
 type TokenStoreState string
 
 const (
-	// TokenStoreDown: the store has failed; the client mints tokens without it.
+	// TokenStoreDown: the store has failed; the client requests tokens without it.
 	TokenStoreDown TokenStoreState = "down"
 	// TokenStoreUp: the store is in use again.
 	TokenStoreUp TokenStoreState = "up"
 )
 
-// Event is one fact about a call, as an [Observer] receives it. It contains only
-// what is safe to keep: no token, secret, id, address, query or body. Token
-// requests are calls of the operation "oauth.token", and uploads to storage are
-// calls of "documents.put".
+// Event is one event of a call, as an [Observer] receives it. It contains only
+// what is safe to keep: no token, secret, resource id, address, query or body.
+// Token requests are calls of the operation "oauth.token", and uploads to storage
+// are calls of "documents.put".
 type Event struct {
+	// Kind says what the event reports.
 	Kind EventKind
 	// Operation is the operation's name, such as "audits.retrieve".
 	Operation string
@@ -177,7 +178,7 @@ type Event struct {
 	// after the attempt before this one (EventAttemptEnd).
 	Wait time.Duration
 	// Queued is the time spent before this attempt waiting for a token, for a
-	// free place and for the rate limit (EventAttemptEnd).
+	// free slot and for the rate limit (EventAttemptEnd).
 	Queued time.Duration
 	// Duration is how long the attempt took from sending to the last byte of
 	// its response (EventAttemptEnd), or the call with all its waits
@@ -260,7 +261,7 @@ type HeaderObserver interface {
 	RequestHeader(ctx context.Context) http.Header
 }
 
-// ObserverFunc is a function as an [Observer].
+// ObserverFunc adapts a function to an [Observer].
 type ObserverFunc func(ctx context.Context, e Event) context.Context
 
 // Observe calls f.
@@ -502,7 +503,7 @@ func (c *call) reportEnd(ctx context.Context, begun time.Time, err error) {
 			}
 			return slog.LevelDebug
 		case *RetriesExhaustedError:
-			e.Reason = "gave up: " + string(err.Reason)
+			e.Reason = "retries exhausted: " + string(err.Reason)
 		case *DecodeError:
 			e.Verdict, e.Reason = VerdictRejected, "unusable response: "+err.Reason
 		case *InterruptedError:

@@ -179,10 +179,10 @@ func TestLogLevelOfACall(t *testing.T) {
 		"not found":  {brelliumtest.Status(404, "NOT_FOUND"), 0, "DEBUG", "status 404"},
 		"conflict":   {exists, 0, "DEBUG", "status 409"},
 		"bad":        {brelliumtest.Status(400, "INVALID"), 0, "WARN", "status 400"},
-		"gave up":    {brelliumtest.Status(503, "UNAVAILABLE").Forever(), 0, "WARN", "gave up: attempts"},
+		"gave up":    {brelliumtest.Status(503, "UNAVAILABLE").Forever(), 0, "WARN", "retries exhausted: attempts"},
 		"unusable":   {brelliumtest.HTML(200), 0, "WARN", "unusable response: the body is HTML instead of JSON"},
 		"blocked":    {brelliumtest.Blocked(), 0, "WARN", "bare 403"},
-		"no network": {brelliumtest.NeverSent().Forever(), 0, "WARN", "gave up: attempts"},
+		"no network": {brelliumtest.NeverSent().Forever(), 0, "WARN", "retries exhausted: attempts"},
 		"deadline":   {brelliumtest.StallHeaders(0), time.Second, "WARN", "the caller's deadline"},
 		"cancelled":  {brelliumtest.StallHeaders(0), -time.Second, "DEBUG", "canceled by the caller"},
 	} {

@@ -37,7 +37,7 @@ type operation struct {
 	// name is the service and the method in the API's words.
 	name   string
 	method string
-	// path is the template; it holds at most one {placeholder}.
+	// path is the template; it has at most one {placeholder}.
 	path  string
 	retry retryRule
 	// write is false for a read, whose outcome does not matter where the

@@ -33,10 +33,13 @@ const (
 	envClientID     = "BRELLIUM_CLIENT_ID"
 	envClientSecret = "BRELLIUM_CLIENT_SECRET"
 	envBaseURL      = "BRELLIUM_BASE_URL"
+
+	noCredentials = "use WithClientCredentials or WithAccessToken, or set " +
+		envClientID + " and " + envClientSecret + ", or " + envAccessToken
 )
 
-// ClientOption configures a [Client]. For an invalid option [NewClient] returns a
-// [ValidationError] that names it.
+// ClientOption configures a [Client]. For an invalid option [NewClient] returns
+// a [ValidationError] that names it.
 type ClientOption interface{ applyClient(*clientConfig) error }
 
 // CallOption configures one call. For an invalid option the call sends nothing
@@ -116,7 +119,8 @@ func (cfg *callConfig) apply(opts []CallOption, all bool) error {
 	return nil
 }
 
-// requestOption names an option that changes the API request, "" if there is none.
+// requestOption names an option that changes the API request, "" if there is
+// none.
 func (cfg *callConfig) requestOption() string {
 	switch {
 	case cfg.query != nil:
@@ -155,15 +159,17 @@ func (o policyOption) applyClient(c *clientConfig) error { return o(&c.policy) }
 func (o policyOption) applyCall(c *callConfig) error     { return o(&c.policy) }
 
 // WithMaxRetries limits how often a call is retried after its first attempt,
-// retries after a 429 included. The default is 4 retries, and any number after a
-// 429 within the total time. 0 means no retry; a retry with a new token after
-// a 401 does not count.
+// including retries after a 429. By default a call is retried as often as the
+// total time allows after a 429, and up to 4 times after other failures.
+// Uploads make up to 5 attempts per file, and token requests up to 3. With 0
+// nothing is retried, except that a 401 is retried with a new token, which does
+// not count. Token requests are not affected.
 //
 // It is only a limit. It does not allow retries that could do harm:
-// [UserService.Create], [EmailRecipientService.Create], and
-// [DocumentService.Create] without an external id on every document, are retried
-// only after a 429 and where the request certainly did not reach the server. Only
-// [WithIdempotent] overrides that protection.
+// [UserService.Create], [EmailRecipientService.Create], a write by [Client.Do],
+// and [DocumentService.Create] without an external id on every document, are
+// retried only after a 429 and where the request certainly did not reach the
+// server. Only [WithIdempotent] overrides that protection.
 func WithMaxRetries(n int) Option {
 	return policyOption(func(p *retryPolicy) error {
 		if n < 0 {
@@ -176,7 +182,9 @@ func WithMaxRetries(n int) Option {
 
 // WithAttemptTimeout limits each attempt, from sending to the last byte of its
 // response. The default is 30 s; 0 means no limit. An attempt that times out is
-// retried where that does no harm.
+// retried where that does no harm. File uploads have only an idle timeout
+// ([UploadOptions].IdleTimeout, 60 s by default), and an attempt of a token
+// request may take 10 s.
 func WithAttemptTimeout(d time.Duration) Option {
 	return policyOption(func(p *retryPolicy) error {
 		if d < 0 {
@@ -187,10 +195,12 @@ func WithAttemptTimeout(d time.Duration) Option {
 	})
 }
 
-// WithTotalTimeout limits a call with all its retries, the waits between them and
-// the wait for an access token. The default is 60 s; 0 means no limit. Only the
-// wait for the rate limit before the first attempt does not count: a context with
-// a deadline limits that too.
+// WithTotalTimeout limits a call with all its retries, the waits between them
+// and the wait for an access token. The default is 60 s; 0 means no limit. Only
+// the wait for the rate limit before the first attempt does not count: a
+// context with a deadline limits that too. File uploads have only an idle
+// timeout ([UploadOptions].IdleTimeout, 60 s by default), and token requests
+// have 15 s.
 func WithTotalTimeout(d time.Duration) Option {
 	return policyOption(func(p *retryPolicy) error {
 		if d < 0 {
@@ -201,8 +211,8 @@ func WithTotalTimeout(d time.Duration) Option {
 	})
 }
 
-// WithPriority sets the place of calls in the queue of the client's limiter: see
-// [Priority]. The default is [Normal].
+// WithPriority sets the place of calls in the queue of the client's limiter:
+// see [Priority]. The default is [Normal].
 func WithPriority(p Priority) Option {
 	return policyOption(func(policy *retryPolicy) error {
 		if p < Background || p > Interactive {
@@ -228,7 +238,7 @@ func WithClientCredentials(id, secretValue string) ClientOption {
 }
 
 // WithAccessToken sets a fixed access token in place of client credentials. The
-// client cannot renew it: after a 401, calls return an [APIError].
+// client cannot renew it: a 401 is not retried, and calls return an [APIError].
 func WithAccessToken(token string) ClientOption {
 	return sharedOption("WithAccessToken", func(c *clientConfig) error {
 		var err error
@@ -239,9 +249,9 @@ func WithAccessToken(token string) ClientOption {
 
 // WithBaseURL sets the URL of the API; the default is https://api.brellium.com.
 // It may have a path, for a gateway, which must not end in /v2: the methods add
-// that. It must be https, or http to localhost or a loopback address, for which no
-// proxy of the environment is used. It must not contain user info, a query or a
-// fragment.
+// that. It must be https, or http to localhost or a loopback address, for which
+// no proxy of the environment is used. It must not contain user info, a query
+// or a fragment.
 func WithBaseURL(baseURL string) ClientOption {
 	return sharedOption("WithBaseURL", func(c *clientConfig) error {
 		if strings.TrimSpace(baseURL) == "" {
@@ -252,22 +262,22 @@ func WithBaseURL(baseURL string) ClientOption {
 	})
 }
 
-// WithHTTPClient sends everything (API calls, token requests and uploads) through
-// the Transport of hc, or [http.DefaultTransport] where that is nil. Both are read
-// at each attempt, as package http does, so a mock may be set later. hc itself is
-// not changed. Its Timeout shortens the attempt timeout where it is smaller. Its
-// CheckRedirect and Jar are ignored: redirects are not followed, and the API sets
-// no cookies.
+// WithHTTPClient sends everything (API calls, token requests and uploads)
+// through the Transport of hc, or [http.DefaultTransport] where that is nil.
+// Both are read at each attempt, as package http does, so a mock may be set
+// later. hc itself is not changed. Its Timeout shortens the attempt timeout
+// where it is smaller. Its CheckRedirect and Jar are ignored: redirects are not
+// followed, and the API sets no cookies.
 //
 // Without WithHTTPClient, clients share a transport like [DefaultTransport],
-// unless the program has assigned another one to [http.DefaultTransport]: a mock,
-// or one with a company's certificates. Then they use that.
+// unless the program has assigned another one to [http.DefaultTransport]: a
+// mock, or one with a company's certificates. Then they use that.
 //
 // The transport limits the size of response headers: package http to 10 MiB by
 // default, the client's own transport to 256 KiB.
 //
-// A panic of the transport reaches the caller. One during a token request is raised
-// in each call that waits for the token.
+// A panic of the transport reaches the caller. One during a token request is
+// raised in each call that waits for the token.
 //
 // The transport must not retry requests, since attempts would multiply; one of
 // go-retryablehttp is rejected.
@@ -291,8 +301,8 @@ func WithHTTPClient(hc *http.Client) ClientOption {
 	})
 }
 
-// WithUserAgent puts text, such as "clinic-sync/2.1", in front of the client's
-// own User-Agent.
+// WithUserAgent prepends text, such as "clinic-sync/2.1", to the client's own
+// User-Agent.
 func WithUserAgent(text string) ClientOption {
 	text = strings.TrimSpace(text)
 	return clientOption(func(c *clientConfig) error {
@@ -305,7 +315,7 @@ func WithUserAgent(text string) ClientOption {
 }
 
 // WithTokenStore shares access tokens with other clients through store: one of
-// them mints a token while the others wait.
+// them requests a token while the others wait.
 func WithTokenStore(store TokenStore) ClientOption {
 	return sharedOption("WithTokenStore", func(c *clientConfig) error {
 		if isNil(store) {
@@ -342,8 +352,8 @@ func WithRateLimit(burst int, perSecond float64) ClientOption {
 	})
 }
 
-// WithoutRateLimiter sends attempts without pacing. Each call still waits after a
-// 429.
+// WithoutRateLimiter sends attempts without pacing. Each call still waits after
+// a 429.
 func WithoutRateLimiter() ClientOption {
 	return sharedOption("WithoutRateLimiter", func(c *clientConfig) error { return c.setLimiter("WithoutRateLimiter", nil) })
 }
@@ -356,8 +366,8 @@ func (c *clientConfig) setLimiter(option string, l Limiter) error {
 	return nil
 }
 
-// WithMaxConcurrency allows at most n attempts in flight, at least 1. The default
-// is no limit but the rate limit.
+// WithMaxConcurrency allows at most n attempts in flight, at least 1. By
+// default only the rate limit applies.
 func WithMaxConcurrency(n int) ClientOption {
 	return sharedOption("WithMaxConcurrency", func(c *clientConfig) error {
 		if n < 1 || n > math.MaxInt32 {
@@ -368,10 +378,10 @@ func WithMaxConcurrency(n int) ClientOption {
 	})
 }
 
-// WithBlockCooldown sets how long the client stops after the second bare 403 in a
-// row. The default is 30 s; it doubles while the block lasts, up to 10 minutes. 0
-// never stops the client: calls still go one at a time while a block lasts. See
-// [BlockedError].
+// WithBlockCooldown sets how long the client stops after the second bare 403 in
+// a row. The default is 30 s; it doubles while the block lasts, up to 10
+// minutes. 0 never stops the client: calls still go one at a time while a block
+// lasts. See [BlockedError].
 func WithBlockCooldown(d time.Duration) ClientOption {
 	return sharedOption("WithBlockCooldown", func(c *clientConfig) error {
 		if d < 0 {
@@ -382,9 +392,12 @@ func WithBlockCooldown(d time.Duration) ClientOption {
 	})
 }
 
-// WithLogger logs a record for each attempt and each wait at level debug, and for
-// each call that failed at level warn. No record contains a token, a secret, an
-// id, an address, a query or a body. The default is to log nothing.
+// WithLogger logs what the client does. Attempts, waits, finished calls, 404s,
+// 409s and cancellations are at level debug. Other failed calls, blocks,
+// failures of the token store, and the first response with each field that
+// cannot be decoded are at level warn. Recoveries are at level info. No record
+// contains a token, a secret, a resource id, an address, a query or a body. The
+// default is to log nothing.
 func WithLogger(l *slog.Logger) ClientOption {
 	return clientOption(func(c *clientConfig) error {
 		if l == nil {
@@ -397,13 +410,14 @@ func WithLogger(l *slog.Logger) ClientOption {
 
 // WithoutServerMessages leaves the server's message out of the text of every
 // error, since it may concern a patient and many loggers print that text.
-// [APIError].Message has it all the same. A code and a request id stay in the text.
+// [APIError].Message has it all the same. A code and a request id stay in the
+// text.
 func WithoutServerMessages() ClientOption {
 	return clientOption(func(c *clientConfig) error { c.noMessages = true; return nil })
 }
 
-// WithObserver calls o with the events of each call; see [Event]. An o that is
-// also a [HeaderObserver] can add headers. Given several times, also to
+// WithObserver calls o with the events of each call; see [Event]. If o is also
+// a [HeaderObserver], it can add headers. Given several times, also to
 // [Client.With], it adds one observer each time; they are called in that order.
 func WithObserver(o Observer) ClientOption {
 	return clientOption(func(c *clientConfig) error {
@@ -415,8 +429,8 @@ func WithObserver(o Observer) ClientOption {
 	})
 }
 
-// WithResponseInto fills r when the call ends, whether or not it succeeded. r must
-// not be read or used for another call before that, so calls that run
+// WithResponseInto fills r when the call ends, whether or not it succeeded. r
+// must not be read or used for another call before that, so calls that run
 // concurrently need a Response each.
 func WithResponseInto(r *Response) CallOption {
 	return callOption(func(c *callConfig) error {
@@ -429,8 +443,8 @@ func WithResponseInto(r *Response) CallOption {
 }
 
 // reservedHeaders are set by the client only. Those of the second line would
-// allow net/http to resend a write by itself, and those of the third concern one
-// connection only.
+// allow net/http to resend a write by itself, and those of the third concern
+// one connection only.
 var reservedHeaders = []string{"Authorization", "Content-Type", "Content-Length", "Transfer-Encoding", "Host",
 	"Idempotency-Key", "X-Idempotency-Key",
 	"Connection", "Proxy-Authorization", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Upgrade", "Expect"}
@@ -482,8 +496,8 @@ func (o headerOption) set(h *http.Header) error {
 }
 
 // WithIdempotent says that it does no harm if this call takes effect more than
-// once: it is then retried like a read, after unknown outcomes too. It is the only
-// option that overrides the protection of [UserService.Create],
+// once: it is then retried like a read, after unknown outcomes too. It is the
+// only option that overrides the protection of [UserService.Create],
 // [EmailRecipientService.Create], [DocumentService.Create] and [Client.Do].
 // [UserService.Ensure] and [EmailRecipientService.Ensure] are the safe way to
 // retry the first two.
@@ -498,11 +512,11 @@ func WithPrefetch() CallOption {
 	return callOption(func(c *callConfig) error { c.prefetch = true; return nil })
 }
 
-// WithQuery adds a query parameter to the requests of the call, or replaces it if
-// the method sends it already. It is for a parameter that this version does not know.
-// key has up to 64 letters, digits and the characters "_", "-", ".", "[" and "]", and
-// is not "cursor", which the methods set. [DocumentService.Put] and
-// [OAuthService.CreateToken] reject it.
+// WithQuery adds a query parameter to the requests of the call, or replaces it
+// if the method sends it already. It is for a parameter that this version does
+// not know. key has up to 64 letters, digits and the characters "_", "-", ".",
+// "[" and "]", and is not "cursor", which the methods set.
+// [DocumentService.Put] and [OAuthService.CreateToken] reject it.
 func WithQuery(key, value string) CallOption {
 	return callOption(func(c *callConfig) error {
 		if !validName(key, "-.[]") {
@@ -519,10 +533,10 @@ func WithQuery(key, value string) CallOption {
 	})
 }
 
-// WithBodyField adds a top-level field to the JSON body of the call. It is for a
-// field that this version does not know; one that the method sends already is a
-// [ValidationError]. name has up to 64 letters, digits and the characters "_" and "-".
-// Calls without a JSON object as their body, [DocumentService.Put] and
+// WithBodyField adds a top-level field to the JSON body of the call. It is for
+// a field that this version does not know; one that the method sends already is
+// a [ValidationError]. name has up to 64 letters, digits and the characters "_"
+// and "-". Calls without a JSON object as their body, [DocumentService.Put] and
 // [OAuthService.CreateToken] reject it.
 func WithBodyField(name string, value any) CallOption {
 	return callOption(func(c *callConfig) error {
@@ -537,16 +551,16 @@ func WithBodyField(name string, value any) CallOption {
 	})
 }
 
-// withoutBodyFields undoes WithBodyField for the requests of a call that have no
-// body.
+// withoutBodyFields undoes WithBodyField for the requests of a call that have
+// no body.
 func withoutBodyFields() CallOption {
 	return callOption(func(c *callConfig) error { c.body = nil; return nil })
 }
 
-// WithOperation names the operation of a [Client.Do] in errors, log records, spans
-// and metrics, in place of "client.do". name has up to 64 lower-case letters, digits
-// and the characters "_" and ".", and begins with a letter; it must not contain an
-// id. Other methods reject it.
+// WithOperation names the operation of a [Client.Do] in errors, log records,
+// spans and metrics, in place of "client.do". name has up to 64 lower-case
+// letters, digits and the characters "_" and ".", and begins with a letter; it
+// must not contain an id. Other methods reject it.
 func WithOperation(name string) CallOption {
 	return callOption(func(c *callConfig) error {
 		if !validName(name, ".") || name != strings.ToLower(name) || name[0] < 'a' || name[0] > 'z' {
@@ -569,11 +583,12 @@ func validName(s, more string) bool {
 	return s != "" && len(s) <= 64
 }
 
-// WithStrictDecoding makes each tolerance of decoding a [DecodeError] that names the
-// field and the kinds: a number in place of text, text in place of a number, 1.0 for
-// an integer, one value in place of a list, a time that cannot be read, and what
-// otherwise leaves its field empty. Unknown fields stay allowed. It is for tests and
-// for finding out how the API differs: one odd item makes its page an error.
+// WithStrictDecoding makes each tolerance of decoding a [DecodeError] that
+// names the field and the kinds: a number in place of text, text in place of a
+// number, 1.0 for an integer, one value in place of a list, a time that cannot
+// be read, and what otherwise leaves its field empty. Unknown fields stay
+// allowed. It is for tests and for finding out how the API differs: one odd
+// item makes its page an error.
 func WithStrictDecoding() ClientOption {
 	return clientOption(func(c *clientConfig) error { c.strict = true; return nil })
 }
@@ -609,8 +624,7 @@ func (c *clientConfig) credentialsFromEnvironment() error {
 	}
 	id, secretValue := os.Getenv(envClientID), os.Getenv(envClientSecret)
 	if strings.TrimSpace(id) == "" && strings.TrimSpace(secretValue) == "" {
-		return &ValidationError{Field: "credentials", Reason: "are missing: use WithClientCredentials or WithAccessToken, or set " +
-			envClientID + " and " + envClientSecret + ", or " + envAccessToken}
+		return &ValidationError{Field: "credentials", Reason: noCredentials}
 	}
 	if c.clientID, err = newSecret(envClientID, "the client id", id); err != nil {
 		return err
@@ -654,7 +668,8 @@ func isNil(v any) bool {
 	return false
 }
 
-// parseBaseURL returns the base URL of the option, the environment or the default.
+// parseBaseURL returns the base URL of the option, the environment or the
+// default.
 func (c *clientConfig) parseBaseURL() (*url.URL, error) {
 	field, raw := "WithBaseURL", c.baseURL
 	if raw == "" {

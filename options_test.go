@@ -69,6 +69,7 @@ func TestCredentialsComeFromOptionsOrTheEnvironment(t *testing.T) {
 	withoutEnvironment(t)
 	_, err := token(t)
 	testkit.IsInvalid(t, err, "credentials", "")
+	assert.ErrorContains(t, err, "brellium: no credentials: use WithClientCredentials or WithAccessToken, or set BRELLIUM_CLIENT_ID")
 	_, err = token(t, brellium.WithAccessToken("x"), brellium.WithClientCredentials("id", "secret"))
 	testkit.IsInvalid(t, err, "WithAccessToken", "secret")
 	_, err = token(t, brellium.WithClientCredentials("", "secret"))

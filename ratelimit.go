@@ -38,9 +38,12 @@ type Limiter interface {
 	Acquire(ctx context.Context) (Permit, error)
 }
 
-// Permit allows one attempt. Done is called exactly once, when the attempt has
-// ended, with what it showed about the bucket.
-type Permit interface{ Done(LimiterResult) }
+// Permit allows one attempt.
+type Permit interface {
+	// Done ends the permit. It is called exactly once, when the attempt has
+	// ended, with what the attempt showed about the bucket.
+	Done(LimiterResult)
+}
 
 // Spent says whether an attempt spent a token of the organization's bucket.
 type Spent int
@@ -58,7 +61,7 @@ const (
 
 // LimiterResult is what one attempt showed about the bucket.
 type LimiterResult struct {
-	// RateLimit holds the headers. [RateLimit.Known] is false if they were
+	// RateLimit is from the headers. [RateLimit.Known] is false if they were
 	// absent or unreadable.
 	RateLimit RateLimit
 	// Spent says whether the attempt spent a token.
@@ -90,27 +93,28 @@ const (
 // first out. The wait that a 429 asks for applies to all calls. The limiter runs
 // no goroutine and needs no closing.
 //
-// What it cannot do:
-//   - It backs off for other clients. Next to clients that do not, such as a
-//     wrapper that retries on 429 or a fixed token bucket, it is left with about
-//     1 % of the tokens if together they want more than 5 requests a second.
+// Limitations:
+//   - It backs off for other clients. Some clients do not back off, such as a
+//     wrapper that retries on 429 or a fixed token bucket. Next to them it is
+//     left with about 1 % of the tokens if together they want more than 5
+//     requests a second.
 //     Use fixed shares on both sides then ([WithRateLimit], [SplitRateLimit]), or
 //     [AdaptiveLimiterOptions].Floor.
 //   - It starts slowly: one request, then two concurrently, then more with each
 //     response. A short job on a full bucket therefore takes a few round trips
 //     longer. See [AdaptiveLimiterOptions].Exclusive.
 //   - Many processes that start at the same time get some 429s until they have
-//     detected each other: two for 20 processes, about two each for 50.
+//     detected each other: two for 20 processes, about two per process for 50.
 //     The calls are retried.
 //   - It was measured with up to 80 processes, which get 429s for about 8 % of
 //     their calls. That is the ceiling: use fewer processes, or a limiter that
 //     they share.
-//   - While others spend, about 11 tokens stay in the bucket for them, which
-//     costs about 2 s at the end of a job. A larger burst of another client can
-//     still cause 429s.
-//   - It assumes a refill of 5 tokens a second, since no header reports it. A
-//     higher one is measured. A lower one looks as if others were spending, and
-//     costs 1 or 2 % of the time.
+//   - While other clients send requests, about 11 tokens stay in the bucket for
+//     them, which costs about 2 s at the end of a job. A larger burst of another
+//     client can still cause 429s.
+//   - It assumes a refill of 5 tokens a second, since no header reports it. If the
+//     real rate is higher, the limiter adapts. If it is lower, the limiter behaves
+//     as if others were active, and jobs take 1–2 % longer.
 //   - If a server reports a refill in large steps, shares differ.
 //   - A call that is rate limited for its whole total time fails, one a minute
 //     and client while another client keeps the bucket empty.
@@ -126,20 +130,21 @@ type AdaptiveLimiter struct {
 type AdaptiveLimiterOptions struct {
 	// Exclusive says that nothing else uses the organization's limit: no other
 	// process, no other limiter. The limiter then needs one response, and sends
-	// as much as the bucket holds at once. If that is wrong, many requests are
-	// rate limited at the start, and with 20 processes calls fail for it. The
+	// as much as the bucket contains at once. If that is wrong, many requests are
+	// rate limited at the start, and with 20 processes some calls fail. The
 	// default is false.
 	Exclusive bool
 
 	// MaxBurst and MaxPerSecond limit what the limiter sends, whatever the
-	// bucket holds: at most MaxBurst at once, then MaxPerSecond a second. Set
+	// bucket contains: at most MaxBurst at once, then MaxPerSecond a second. Set
 	// both or neither. MaxBurst must be at least 1, MaxPerSecond finite and above
 	// 0. By default only the bucket is the limit.
 	MaxBurst     int
 	MaxPerSecond float64
 
-	// Floor is how many requests a second the limiter tries at least while others
-	// spend, for a process beside a client that does not back off. Many of these
+	// Floor is how many requests a second the limiter tries at least while other
+	// clients send requests. It is for a process next to a client that does not
+	// back off. Many of these
 	// requests are rate limited. The floors of all processes should not add up to
 	// more than 5. It must be finite and not negative. The default is 0, no floor.
 	Floor float64
@@ -178,10 +183,10 @@ func (l *AdaptiveLimiter) State() LimiterState { return limiterState(&l.queue) }
 
 // FixedLimiter is a token bucket of a given size, for an organization with other
 // clients that do not back off. It does not adapt to what remains in the
-// organization's bucket: it neither uses what others leave nor gives way to them.
-// But a 429 pauses all its calls for as long as the response asks, after which
-// they are sent one by one, and a response that reports that nothing remains
-// pauses them for 200 ms.
+// organization's bucket: it neither uses what others leave nor backs off for them.
+// A 429 pauses all its calls for as long as the response asks. After that they are
+// sent one by one. A response that reports that nothing remains pauses them for
+// 200 ms.
 //
 // Waiting calls are served by their [Priority], within it those that were rate
 // limited before first, and otherwise first in, first out.
@@ -242,9 +247,9 @@ const (
 	// LimiterProbing: there was no response yet, or none for a while. Requests
 	// are sent one by one.
 	LimiterProbing LimiterMode = "probe"
-	// LimiterAlone: nobody else spends. The whole bucket is used.
+	// LimiterAlone: no other client sends requests. The whole bucket is used.
 	LimiterAlone LimiterMode = "alone"
-	// LimiterShared: others spend too. Requests are spaced.
+	// LimiterShared: other clients send requests too. Requests are spaced.
 	LimiterShared LimiterMode = "shared"
 	// LimiterOpen: the server allows requests and has never reported a limit,
 	// like a fake server in a test. Nothing is paced until it does, or sends a 429.

@@ -11,11 +11,14 @@ type UserService struct{ client *Client }
 
 // User is a user of the organization. Its fields are carried over from v1.
 type User struct {
+	// UserID is the id of the user.
 	UserID string `json:"user_id"`
 	// Object is always "user".
 	Object string `json:"object"`
-	Email  string `json:"email"`
-	Name   string `json:"name"`
+	// Email is the address of the user.
+	Email string `json:"email"`
+	// Name is the name of the user, empty if there is none.
+	Name string `json:"name"`
 	// CreatedAt and UpdatedAt are zero if the API gives no time.
 	CreatedAt Time `json:"created_at"`
 	UpdatedAt Time `json:"updated_at"`
@@ -73,17 +76,17 @@ func (s *UserService) Create(ctx context.Context, params UserCreateParams, opts 
 	return fetch[User](ctx, s.client, request{op: opUsersCreate, body: params}, opts)
 }
 
-// Retrieve returns one user. Retried after transient failures.
+// Retrieve returns one user. It is retried after transient failures.
 //
-// It returns the errors of any call (see the package overview). If there is no
-// such user, that is an [APIError] that matches [ErrNotFound].
+// It returns the errors of any call (see the package overview). If the user does
+// not exist, the error is an [APIError] that matches [ErrNotFound].
 func (s *UserService) Retrieve(ctx context.Context, userID string, opts ...CallOption) (*User, error) {
 	return fetch[User](ctx, s.client, request{op: opUsersRetrieve, id: userID, idField: "userID"}, opts)
 }
 
 // List returns one page of users; [Page.Next] returns the page after it. A new
-// user may be missing from the list for some seconds. Retried after transient
-// failures.
+// user may be missing from the list for some seconds. It is retried after
+// transient failures.
 //
 // It returns the errors of any call (see the package overview). A page whose link
 // to the next page is broken is returned together with a [PaginationError], and one
@@ -94,18 +97,19 @@ func (s *UserService) List(ctx context.Context, params UserListParams, opts ...C
 }
 
 // All iterates over all users that params selects. Each page is one request,
-// retried after transient failures. Each range starts from the first page. Errors
-// and options are those of [AuditService.All].
+// retried after transient failures. Each range loop starts at params.Cursor, or at
+// the first page if it is empty. Errors and options are those of
+// [AuditService.All].
 func (s *UserService) All(ctx context.Context, params UserListParams, opts ...CallOption) iter.Seq2[*User, error] {
 	return all[User](ctx, s.client, opUsersList, params.query, opts)
 }
 
-// Delete removes a user and revokes their access. Retried after transient
+// Delete removes a user and revokes their access. It is retried after transient
 // failures, including [CodeRevokeFailed], which leaves the user in place. A 404 on
 // a retry means that an earlier attempt succeeded, and is a success.
 //
-// It returns the errors of any call (see the package overview). If there is no
-// such user, that is an [APIError] that matches [ErrNotFound].
+// It returns the errors of any call (see the package overview). If the user does
+// not exist, the error is an [APIError] that matches [ErrNotFound].
 func (s *UserService) Delete(ctx context.Context, userID string, opts ...CallOption) error {
 	cfg, err := s.client.callConfig(opts)
 	if err != nil {

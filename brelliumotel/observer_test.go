@@ -217,7 +217,7 @@ func TestMetrics(t *testing.T) {
 		require.Error(t, err)
 
 		assert.EqualValues(t, 2, r.value(t, "brellium.client.calls", retrieveTemplate))
-		assert.EqualValues(t, 1, r.value(t, "brellium.client.calls", retrieveTemplate, attribute.String("error.type", "gave up")))
+		assert.EqualValues(t, 1, r.value(t, "brellium.client.calls", retrieveTemplate, attribute.String("error.type", "retries exhausted")))
 		assert.EqualValues(t, 2, r.value(t, "brellium.client.call.duration", retrieveTemplate))
 		assert.EqualValues(t, 6, r.value(t, "brellium.client.attempts", retrieveTemplate))
 		assert.EqualValues(t, 3, r.value(t, "brellium.client.attempts", retrieveTemplate,

@@ -24,7 +24,7 @@ func TestErrorsForFakes(t *testing.T) {
 		assert.Equal(t, write, brellium.OutcomeUnknown(exhausted))
 		assert.True(t, brellium.IsTransient(exhausted))
 		assert.ErrorIs(t, exhausted, brellium.ErrServer)
-		assert.Contains(t, exhausted.Error(), op+": gave up after 5 attempts in 5s (attempt limit reached): brellium: "+op+": 503 UNAVAILABLE")
+		assert.Contains(t, exhausted.Error(), op+": retries exhausted after 5 attempts in 5s (attempt limit reached): brellium: "+op+": 503 UNAVAILABLE")
 		_, asked := brellium.RetryAfter(exhausted)
 		assert.False(t, asked)
 		for _, ended := range []error{context.Canceled, context.DeadlineExceeded} {

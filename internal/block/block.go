@@ -1,5 +1,6 @@
-// Package block keeps a client from prolonging a block: a bare 403, which a
-// firewall sends in the API's place and which retries would keep in force.
+// Package block stops a client from sending requests while a firewall blocks it.
+// The firewall sends a bare 403 in the API's place, and retries would keep the
+// block in force.
 package block
 
 import (
@@ -13,7 +14,7 @@ const maxCooldown = 10 * time.Minute
 // Guard decides whether an attempt may be sent while requests are blocked. The
 // first bare 403 puts the client on watch: attempts go one at a time, and the
 // first that is not blocked ends the watch, so that one request which a
-// firewall refuses for its content stops no other. A second bare 403 in a row
+// firewall rejects for its content stops no other. A second bare 403 in a row
 // stops the client for a cooldown, which doubles while the block lasts; then
 // one attempt probes.
 type Guard struct {

@@ -1,6 +1,5 @@
-// Package storage holds what a PUT of a file to a storage host needs besides
-// the HTTP exchange: the check of the signed URL, the reading of the host's
-// error, and a body that verifies the file's size.
+// Package storage supports file uploads: it checks the signed URL, reads storage
+// errors, and verifies the file size.
 package storage
 
 import (

@@ -1,6 +1,6 @@
 // Package wire makes one HTTP exchange. The result is the response, read into a
 // bounded buffer, or the reason why there is none and whether the request may
-// have reached the server. It knows nothing of the API.
+// have reached the server. It does not depend on the API.
 package wire
 
 import (
