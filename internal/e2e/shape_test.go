@@ -4,15 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/brellium/brellium-go"
+	"github.com/brellium/brellium-go/brelliumtest"
 	"github.com/brellium/brellium-go/internal/testkit"
 )
 
@@ -369,4 +373,108 @@ func TestAnOddItemDoesNotTakeItsPageWithIt(t *testing.T) {
 	}
 	assert.ErrorIs(t, err, brellium.ErrNoMorePages)
 	assert.Equal(t, []string{"1", "2", "4", "5"}, ids)
+}
+
+// A file must never be sent to the URL of another file's document.
+func TestUploadSendsNoFileForAnotherOnesDocument(t *testing.T) {
+	for name, tc := range map[string]struct {
+		documents string // with the external ids $0 and $1
+		stored    int
+	}{
+		"in another order, with external ids": {`{"document_id":"d1","external_id":"b","filename":"b.pdf","upload_url":"https://storage.test/b"},{"document_id":"d0","external_id":"a","filename":"a.pdf","upload_url":"https://storage.test/a"}`, 2},
+		"in order, without external ids":      {`{"document_id":"d0","filename":"a.pdf","upload_url":"https://storage.test/a"},{"document_id":"d1","filename":"b.pdf","upload_url":"https://storage.test/b"}`, 2},
+		"in another order, without them":      {`{"document_id":"d1","filename":"b.pdf","upload_url":"https://storage.test/b"},{"document_id":"d0","filename":"a.pdf","upload_url":"https://storage.test/a"}`, 0},
+		"without ids and names":               {`{"document_id":"d0","upload_url":"https://storage.test/a"},{"document_id":"d1","upload_url":"https://storage.test/b"}`, 0},
+		"one document for both":               {`{"document_id":"d0","external_id":"a","upload_url":"https://storage.test/a"},{"document_id":"d0","external_id":"b","upload_url":"https://storage.test/b"}`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			sent := map[string]string{}
+			client := testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodPut {
+					body, err := io.ReadAll(r.Body)
+					mu.Lock()
+					defer mu.Unlock()
+					sent[r.URL.Path] = string(body)
+					return testkit.Reply(200, nil, ""), err
+				}
+				return testkit.Reply(201, nil, `{"documents":[`+tc.documents+`]}`), nil
+			})
+			a, b := brellium.FileFromBytes("a.pdf", []byte("a")), brellium.FileFromBytes("b.pdf", []byte("b"))
+			a.ExternalID, b.ExternalID = "a", "b"
+			results, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{a, b}, brellium.UploadOptions{})
+			assert.Equal(t, tc.stored == 2, err == nil)
+			assert.Len(t, sent, tc.stored)
+			for path, body := range sent {
+				assert.Equal(t, "/"+body, path)
+			}
+			for _, r := range results {
+				if tc.stored == 0 {
+					assert.Equal(t, brellium.UploadFailed, r.Status)
+				}
+			}
+		})
+	}
+}
+
+// An item that is no audit keeps neither the others nor the later pages back.
+func TestFollowContinuesPastAnItemThatIsNoAudit(t *testing.T) {
+	testkit.Bubble(t, "", func(t *testing.T, _ *brelliumtest.Emulator, _ *brellium.Client) {
+		pages := map[string]string{
+			"":  `{"data":[{"audit_id":"1"},null,{"id":"2"}],"has_more":true,"next_cursor":"c"}`,
+			"c": `{"data":[{"audit_id":"3"}],"has_more":false}`,
+		}
+		client := testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
+			return testkit.Reply(200, http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}}, pages[r.URL.Query().Get("cursor")]), nil
+		})
+		var ids []string
+		var unusable []error
+		var last brellium.FollowCheckpoint
+		for batch, err := range client.Audits.Follow(t.Context(), brellium.FollowCheckpoint{}, brellium.FollowOptions{CatchUp: true}) {
+			require.NoError(t, err)
+			for _, a := range batch.Audits {
+				ids = append(ids, a.AuditID)
+			}
+			if batch.Err != nil {
+				unusable = append(unusable, batch.Err)
+			}
+			last = batch.Checkpoint
+		}
+		assert.Equal(t, []string{"1", "3"}, ids)
+		require.Len(t, unusable, 1)
+		var decode *brellium.DecodeError
+		assert.ErrorAs(t, unusable[0], &decode)
+		assert.False(t, last.From.IsZero(), "the checkpoint moves on")
+
+		// A checkpoint belongs to the parameters of WithQuery too.
+		for _, err := range client.Audits.Follow(t.Context(), last, brellium.FollowOptions{CatchUp: true}, brellium.WithQuery("status", "todo")) {
+			testkit.IsInvalid(t, err, "Filter", "")
+		}
+	})
+}
+
+func TestAListDoesNotEndQuietly(t *testing.T) {
+	full := strings.Repeat(`{"audit_id":"a"},`, 99)
+	for name, page := range map[string]string{
+		"full with an odd item": `{"data":[` + full + `null]}`,
+		"has_more is null":      `{"data":[],"has_more":null,"next_page_token":"t"}`,
+		"full, has_more null":   `{"data":[` + full + `{"audit_id":"b"}],"has_more":null}`,
+	} {
+		client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) { return testkit.Reply(200, nil, page), nil })
+		_, err := brellium.Collect(client.Audits.All(t.Context(), brellium.AuditListParams{}))
+		var broken *brellium.PaginationError
+		assert.ErrorAs(t, err, &broken, name)
+	}
+	client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
+		return testkit.Reply(200, nil, `{"data":[{"email_recipient_id":"1","address":"a@example.test"}],"has_more":false}`), nil
+	})
+	_, err := client.EmailRecipients.FindByEmail(t.Context(), "a@example.test")
+	assert.NotErrorIs(t, err, brellium.ErrNotFound, "the item may be the one")
+	var decode *brellium.DecodeError
+	assert.ErrorAs(t, err, &decode)
+
+	// A type of the caller's that embeds a nil resource is an error, not a panic.
+	var own struct{ *brellium.Audit }
+	client = testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) { return testkit.Reply(200, nil, `{"other":1}`), nil })
+	assert.ErrorAs(t, client.Do(t.Context(), http.MethodGet, "/v2/x", nil, &own), &decode)
 }
