@@ -447,9 +447,12 @@ func TestFollowContinuesPastAnItemThatIsNoAudit(t *testing.T) {
 		assert.False(t, last.From.IsZero(), "the checkpoint moves on")
 
 		// A checkpoint belongs to the parameters of WithQuery too.
+		rejected := 0
 		for _, err := range client.Audits.Follow(t.Context(), last, brellium.FollowOptions{CatchUp: true}, brellium.WithQuery("status", "todo")) {
 			testkit.IsInvalid(t, err, "Filter", "")
+			rejected++
 		}
+		assert.Equal(t, 1, rejected)
 	})
 }
 
