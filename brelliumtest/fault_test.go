@@ -550,3 +550,14 @@ func TestLatency(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
+
+func TestParseFault(t *testing.T) {
+	operation, fault, err := brelliumtest.ParseFault("users.create=503,code=UNAVAILABLE,retry-after=7,times=2,delay=1ms")
+	require.NoError(t, err)
+	assert.Equal(t, brelliumtest.OpUserCreate, operation)
+	assert.Equal(t, brelliumtest.Status(503, "UNAVAILABLE").WithHeader("Retry-After", "7").Times(2).DelayResponse(time.Millisecond), fault)
+	for _, text := range []string{"", "nothing=503", "users.create", "users.create=99", "users.create=503,times=0", "users.create=503,chance=2", "users.create=503,odd=1"} {
+		_, _, err := brelliumtest.ParseFault(text)
+		assert.Error(t, err, "%q", text)
+	}
+}

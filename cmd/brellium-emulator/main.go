@@ -76,9 +76,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		secure        = flags.Bool("tls", false, "serve HTTPS, with a certificate of its own unless -cert and -key are set")
 		cert          = flags.String("cert", "", "`file` of the certificate, for HTTPS")
 		key           = flags.String("key", "", "`file` of the certificate's key")
-		faults        faults
+		faults        []func(*brelliumtest.Emulator)
 	)
-	flags.Var(&faults, "fault", "make an `operation=failure` happen, such as audits.retrieve=503,times=2")
+	flags.Func("fault", "make an `operation=failure` happen, such as audits.retrieve=503,times=2", func(text string) error {
+		operation, fault, err := brelliumtest.ParseFault(text)
+		faults = append(faults, func(e *brelliumtest.Emulator) { e.Inject(operation, fault) })
+		return err
+	})
 	flags.IntVar(audits, "audits", *audits, "the same as -seed-audits")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -118,8 +122,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	emu := brelliumtest.New(opts...)
 	emu.SeedAudits(*audits)
-	for _, f := range faults {
-		emu.Inject(f.operation, f.fault)
+	for _, inject := range faults {
+		inject(emu)
 	}
 
 	var config net.ListenConfig

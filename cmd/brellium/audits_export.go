@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -106,6 +107,7 @@ func (e *auditsExport) run(cmd *cobra.Command) error {
 	}
 	ctx := cmd.Context()
 	page, err := client.Audits.List(ctx, e.state.Params)
+	resumed := page == nil && e.before > 0 // the first request of a resumed export failed
 	for {
 		if page != nil { // a page whose link is broken comes with an error
 			if writeErr := e.write(page, err == nil); writeErr != nil {
@@ -126,6 +128,10 @@ func (e *auditsExport) run(cmd *cobra.Command) error {
 			_ = os.Remove(e.out)
 		case e.out != "":
 			e.note("%s exported so far.", count(e.state.Audits, "audit"))
+			if api := (*brellium.APIError)(nil); resumed && errors.As(err, &api) && api.StatusCode == http.StatusBadRequest {
+				e.resume = ""
+				return partial("The API no longer accepts the place at which the earlier run ended%s; use --restart to export again.", inside(api.RequestID))
+			}
 		}
 		return err
 	}

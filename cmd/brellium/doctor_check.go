@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -365,12 +366,38 @@ func kindOf(v any) string {
 	return "object"
 }
 
-var looksLikeField = regexp.MustCompile(`^[a-z][A-Za-z_]{0,39}[0-9]{0,2}$`)
+var (
+	looksLikeField = regexp.MustCompile(`^[a-z][A-Za-z_]{0,39}[0-9]{0,2}$`)
+	words          = regexp.MustCompile(`[A-Z]?[a-z]+`)
+
+	// vocabulary is the words of the API's description, and some more that an
+	// API would use in the names of fields.
+	vocabulary = sync.OnceValue(func() map[string]bool {
+		known := map[string]bool{}
+		text := string(openapi) + ` count total priority label tag score region version group team role site
+			organization location program service provider supervisor payer category reason comment note language`
+		for _, word := range words.FindAllString(text, -1) {
+			known[strings.ToLower(word)] = true
+		}
+		return known
+	})
+)
+
+// isName reports whether all words of a name are words of an API, rather than
+// those of a person.
+func isName(name string) bool {
+	for _, word := range words.FindAllString(name, -1) {
+		if !vocabulary()[strings.ToLower(word)] && !vocabulary()[strings.TrimSuffix(strings.ToLower(word), "s")] {
+			return false
+		}
+	}
+	return true
+}
 
 // fieldName returns the name of a field, unless it may be data: an object may
 // have ids or names of people as its keys.
 func fieldName(name string) string {
-	if looksLikeField.MatchString(name) {
+	if looksLikeField.MatchString(name) && isName(name) {
 		return name
 	}
 	return "a field whose name is not shown"

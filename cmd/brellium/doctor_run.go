@@ -322,7 +322,8 @@ func (d *doctor) failed(err error) string {
 		return fmt.Sprintf("rejected (HTTP %d %s); they are wrong or were revoked", api.StatusCode, api.Code)
 	case errors.As(err, &api) && (api.StatusCode == http.StatusBadRequest || api.StatusCode == http.StatusUnprocessableEntity):
 		text := fmt.Sprintf("HTTP %d %s; the request may need a parameter that is not described", api.StatusCode, api.Code)
-		if names := mentioned.FindAllString(api.Message, -1); names != nil {
+		names := slices.DeleteFunc(mentioned.FindAllString(api.Message, -1), func(name string) bool { return !isName(name) })
+		if len(names) > 0 {
 			text += "; the message names " + strings.Join(unique(names), ", ")
 		}
 		return text

@@ -141,7 +141,7 @@ func TestDoctorNamesTheDifference(t *testing.T) {
 			alter: func(req *http.Request, resp *httptest.ResponseRecorder) {
 				if req.URL.Path == "/v2/audits" && !req.URL.Query().Has("organization_id") {
 					resp.Code = http.StatusBadRequest
-					resp.Body = bytes.NewBufferString(`{"error":{"type":"invalid_request_error","code":"MISSING_PARAMETER","message":"organization_id is required for Clinic 4711","request_id":"r"}}`)
+					resp.Body = bytes.NewBufferString(`{"error":{"type":"invalid_request_error","code":"MISSING_PARAMETER","message":"organization_id is required for Clinic 4711 and jane_secretpatient","request_id":"r"}}`)
 				}
 			},
 			lines: []string{"✗ audits.list: HTTP 400 MISSING_PARAMETER; the request may need a parameter that is not described; the message names organization_id"},
@@ -156,7 +156,7 @@ func TestDoctorNamesTheDifference(t *testing.T) {
 		{
 			name: "new fields",
 			alter: func(_ *http.Request, resp *httptest.ResponseRecorder) {
-				resp.Body = bytes.NewBuffer(bytes.ReplaceAll(resp.Body.Bytes(), []byte(`"reviewed_by":`), []byte(`"priority":3,"Maria Muster":[],"reviewed_by":`)))
+				resp.Body = bytes.NewBuffer(bytes.ReplaceAll(resp.Body.Bytes(), []byte(`"reviewed_by":`), []byte(`"priority":3,"Maria Muster":[],"mariamuster":[],"reviewed_by":`)))
 			},
 			lines: []string{"! Audit: fields that are not described: a field whose name is not shown (array), priority (integer)"},
 			code:  exitDone,

@@ -16,7 +16,9 @@ func newEmulator(a *app) *cobra.Command {
 		audits, burst                       int
 		rate                                float64
 		latency, tokenLifetime, urlLifetime time.Duration
-		auditDelay, listLag                 time.Duration
+		auditDelay, auditDuration, listLag  time.Duration
+		storageURL                          string
+		faults                              []string
 	)
 	cmd := &cobra.Command{
 		Use:   "emulator",
@@ -36,6 +38,7 @@ it. All data is synthetic and in memory.`,
 				brelliumtest.WithTokenLifetime(tokenLifetime),
 				brelliumtest.WithUploadURLLifetime(urlLifetime),
 				brelliumtest.WithAuditDelay(auditDelay),
+				brelliumtest.WithAuditDuration(auditDuration),
 				brelliumtest.WithListLag(listLag),
 				brelliumtest.WithRateLimit(burst, rate),
 				brelliumtest.WithRecordLimit(0),
@@ -48,10 +51,20 @@ it. All data is synthetic and in memory.`,
 					return latency/2 + time.Duration(r.Int64N(int64(latency)))
 				}))
 			}
+			if storageURL != "" {
+				options = append(options, brelliumtest.WithStorageURL(storageURL))
+			}
 			emulator := brelliumtest.New(options...)
 			emulator.SeedAudits(audits)
+			for _, text := range faults {
+				operation, fault, err := brelliumtest.ParseFault(text)
+				if err != nil {
+					return usage("--fault: %v.", err)
+				}
+				emulator.Inject(operation, fault)
+			}
 			if err := emulator.Start(); err != nil {
-				return err
+				return usage("The emulator cannot listen on %s: the address is in use or not of this computer.", addr)
 			}
 			defer emulator.Close()
 			fmt.Fprintf(a.out, "export BRELLIUM_BASE_URL=%s\nexport BRELLIUM_CLIENT_ID=%s\nexport BRELLIUM_CLIENT_SECRET=%s\n",
@@ -68,6 +81,9 @@ it. All data is synthetic and in memory.`,
 	flags.DurationVar(&tokenLifetime, "token-lifetime", time.Hour, "how long an access token is valid")
 	flags.DurationVar(&urlLifetime, "upload-url-lifetime", 15*time.Minute, "how long an upload URL is valid")
 	flags.DurationVar(&auditDelay, "audit-delay", 2*time.Second, "time from the upload of a file to its audit")
+	flags.DurationVar(&auditDuration, "audit-duration", 2*time.Second, "time from the creation of an audit to its completion")
+	flags.StringVar(&storageURL, "storage-url", "", "scheme and host of upload `URLs` (default this server)")
+	flags.StringArrayVar(&faults, "fault", nil, "make an `operation=failure` happen, such as audits.retrieve=503,times=2; may be repeated")
 	flags.DurationVar(&listLag, "list-lag", 0, "how long a new email recipient is missing from lists")
 	flags.IntVar(&burst, "burst", 100, "rate limit: `requests` at once")
 	flags.Float64Var(&rate, "rate", 5, "rate limit: `requests` per second")

@@ -107,8 +107,12 @@ func explain(err error) (code int, text string) {
 		if api.StatusCode >= 500 {
 			advice = "try again later"
 		}
-		return exitPartial, fmt.Sprintf("The API failed %s with HTTP %d %s%s: %s; %s.", api.Operation, api.StatusCode, api.Code, inside(api.RequestID),
-			strings.TrimRight(clean(api.Message), ". "), advice)
+		message := ""
+		if strings.HasPrefix(api.Operation, "users.") || strings.HasPrefix(api.Operation, "email_recipients.") {
+			// Messages about audits and documents are left out: they can concern a patient.
+			message = ": " + strings.TrimRight(clean(api.Message), ". ")
+		}
+		return exitPartial, fmt.Sprintf("The API failed %s with HTTP %d %s%s%s; %s.", api.Operation, api.StatusCode, api.Code, inside(api.RequestID), message, advice)
 	case errors.As(err, &connection):
 		return exitPartial, fmt.Sprintf(`There was no usable response from the API (%s: %s); check the network with "brellium doctor", then try again.`, connection.Operation, connection.Reason)
 	case errors.As(err, &decode):
