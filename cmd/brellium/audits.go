@@ -44,5 +44,11 @@ func (f *auditFilter) params(now time.Time) (p brellium.AuditListParams, err err
 			return p, err
 		}
 	}
+	if !p.UpdatedBefore.IsZero() && p.UpdatedBefore.Before(p.UpdatedAfter) {
+		return p, usage("--until is before --since.")
+	}
+	if !p.CreatedBefore.IsZero() && p.CreatedBefore.Before(p.CreatedAfter) {
+		return p, usage("--created-until is before --created-since.")
+	}
 	return p, nil
 }

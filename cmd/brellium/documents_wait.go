@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,6 +43,12 @@ ids are the lines of standard input.`,
 				}
 			}
 			ids = unique(ids)
+			if len(ids) == 0 {
+				return usage("There is no id on standard input.")
+			}
+			if slices.Contains(ids, "-") {
+				return usage("- stands alone: the ids are arguments, or the lines of standard input.")
+			}
 			client, err := a.client()
 			if err != nil {
 				return err
@@ -77,7 +84,7 @@ ids are the lines of standard input.`,
 				}
 			}
 			if left > 0 {
-				return partial("%d of %s have no audit; see the results, and wait again for those that are being processed.", left, count(len(ids), "document"))
+				return partial("There is no audit for %d of %s; see the results, and wait again for those that are being processed.", left, count(len(ids), "document"))
 			}
 			return printErr
 		},

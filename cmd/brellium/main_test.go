@@ -298,16 +298,16 @@ func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	emulator.SeedAudits(200)
 	require.NoError(t, emulator.Start())
 	defer emulator.Close()
-	// Nobody reads standard output, so that the command cannot end cleanly.
+	// Nobody reads on from standard output, so that the command cannot end cleanly.
 	cmd := exec.CommandContext(t.Context(), "brellium", "audits", "export", "--format", "jsonl")
 	cmd.Env = []string{"BRELLIUM_BASE_URL=" + emulator.URL, "BRELLIUM_CLIENT_ID=" + emulator.ClientID, "BRELLIUM_CLIENT_SECRET=" + emulator.ClientSecret}
-	_, err := cmd.StdoutPipe()
+	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	for tick := time.NewTicker(time.Millisecond); emulator.CountStatus(brelliumtest.OpAuditList, 200) == 0; <-tick.C {
-	}
+	_, err = stdout.Read(make([]byte, 1)) // a page is longer than the pipe holds
+	require.NoError(t, err)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	lines := bufio.NewScanner(stderr)
 	require.True(t, lines.Scan())

@@ -70,7 +70,7 @@ func readPeople(path string) (people []person, err error) {
 			return nil, err
 		}
 		if len(row) != len(header) {
-			bad = append(bad, fmt.Sprintf("line %d: %d fields instead of %d", line, len(row), len(header)))
+			bad = append(bad, fmt.Sprintf("line %d: %s instead of %d", line, count(len(row), "field"), len(header)))
 			continue
 		}
 		p := person{Line: line, Email: strings.TrimSpace(row[email])}

@@ -10,8 +10,10 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -46,7 +48,27 @@ func (c callerOwned) WithGroup(string) slog.Handler                             
 // ownStore is a token store that knows a password.
 type ownStore struct {
 	*brellium.MemoryTokenStore
-	own callerOwned
+	own    callerOwned
+	leases *sync.WaitGroup // those not released
+}
+
+func (s ownStore) Lease(ctx context.Context, key string, ttl time.Duration) (brellium.TokenLease, error) {
+	lease, err := s.MemoryTokenStore.Lease(ctx, key, ttl)
+	if lease == nil {
+		return nil, err
+	}
+	s.leases.Add(1)
+	return ownLease{lease, s.leases}, err
+}
+
+type ownLease struct {
+	brellium.TokenLease
+	leases *sync.WaitGroup
+}
+
+func (l ownLease) Release(ctx context.Context) error {
+	defer l.leases.Done()
+	return l.TokenLease.Release(ctx)
 }
 
 // newTenant makes calls over transport, which it makes trust its server.
@@ -63,8 +85,9 @@ func newTenant(t *testing.T, name string, transport *http.Transport, http2 bool,
 	transport.TLSClientConfig.RootCAs.AddCert(server.Certificate())
 
 	own := callerOwned{name + "-own"}
+	var leases sync.WaitGroup
 	client, err := brellium.NewClient(brellium.WithBaseURL(server.URL), brellium.WithClientCredentials(name+"-id", name+"-secret"),
-		testkit.WithTransport(transport), brellium.WithRateLimiter(limiter), brellium.WithTokenStore(ownStore{c.store, own}),
+		testkit.WithTransport(transport), brellium.WithRateLimiter(limiter), brellium.WithTokenStore(ownStore{c.store, own, &leases}),
 		brellium.WithHeader("X-Gateway-Key", name+"-gateway"), brellium.WithObserver(own), brellium.WithLogger(slog.New(own)))
 	require.NoError(t, err)
 	ctx := t.Context()
@@ -84,6 +107,7 @@ func newTenant(t *testing.T, name string, transport *http.Transport, http2 bool,
 	c.err = errors.Join(c.err, testkit.Retrieve(ctx, client))
 	c.err = errors.Join(c.err, client.Do(ctx, http.MethodPost, "/v2/audits/"+name+"?email="+name, map[string]string{name: name}, nil))
 	require.Error(t, c.err)
+	leases.Wait() // a refresh saves its token after the call has it
 	c.client = client
 	return c
 }
