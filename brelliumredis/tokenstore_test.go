@@ -315,13 +315,15 @@ func TestRecordThatIsPutBackIsNotUsed(t *testing.T) {
 }
 
 func TestRecordWithoutItsTimeIsNotUsed(t *testing.T) {
-	rdb := connect(t, newMini(t).addr())
-	s := newStore(t, rdb, secret)
-	sealed := s.seal().Seal(nil, nil, []byte(`{"type":"Bearer","value":"value","expires":true}`), []byte(tokenName("key")))
-	require.NoError(t, rdb.Set(context.Background(), tokenName("key"), sealed, time.Hour).Err())
-	token, err := s.Load(context.Background(), "key")
-	require.NoError(t, err)
-	require.Nil(t, token)
+	eachBackend(t, func(t *testing.T, b backend) {
+		rdb := connect(t, b.addr())
+		s := newStore(t, rdb, secret)
+		sealed := s.seal().Seal(nil, nil, []byte(`{"type":"Bearer","value":"value","expires":true}`), []byte(tokenName("key")))
+		require.NoError(t, rdb.Set(context.Background(), tokenName("key"), sealed, time.Hour).Err())
+		token, err := s.Load(context.Background(), "key")
+		require.NoError(t, err)
+		require.Nil(t, token)
+	})
 }
 
 // countedConn counts what is read.
