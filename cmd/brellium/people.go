@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/mail"
 	"os"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/brellium/brellium-go"
 )
@@ -24,6 +27,50 @@ type person struct {
 
 const peopleFileHelp = `FILE is a CSV file whose first line names its columns: email, and optionally
 name. All rows are checked before anything is sent; if one is wrong, nothing is.`
+
+// listPeople is a command that lists users or email recipients.
+func listPeople[T any](a *app, short, kind string, all func(context.Context, *brellium.Client) iter.Seq2[*T, error], cells func(*T) []string) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			people, err := brellium.Collect(all(cmd.Context(), client))
+			printErr := rows(a.output, asJSON, []string{kind, "EMAIL", "NAME"}, people, cells)
+			if err != nil {
+				return err
+			}
+			return printErr
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON lines")
+	return cmd
+}
+
+// createPeople completes a command that creates each person of a CSV file. create
+// reports whether the person existed.
+func (a *app) createPeople(cmd *cobra.Command, create func(context.Context, *brellium.Client, person) (existed bool, err error)) *cobra.Command {
+	var asJSON bool
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		people, err := readPeople(args[0])
+		if err != nil {
+			return err
+		}
+		client, err := a.client()
+		if err != nil {
+			return err
+		}
+		return a.addPeople(cmd.Context(), people, asJSON, func(p person) (bool, error) { return create(cmd.Context(), client, p) })
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON lines")
+	return cmd
+}
 
 // readPeople reads and checks a CSV file. The error names every bad row by its
 // line.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"iter"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,64 +12,33 @@ import (
 )
 
 func newUsersList(a *app) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the users of the organization",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := a.client()
-			if err != nil {
-				return err
-			}
-			users, err := brellium.Collect(client.Users.All(cmd.Context(), brellium.UserListParams{Limit: 100}))
-			printErr := rows(a.output, asJSON, []string{"USER", "EMAIL", "NAME"}, users,
-				func(u *brellium.User) []string { return []string{u.UserID, u.Email, u.Name} })
-			if err != nil {
-				return err
-			}
-			return printErr
+	return listPeople(a, "List the users of the organization", "USER",
+		func(ctx context.Context, c *brellium.Client) iter.Seq2[*brellium.User, error] {
+			return c.Users.All(ctx, brellium.UserListParams{Limit: 100})
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON lines")
-	return cmd
+		func(u *brellium.User) []string { return []string{u.UserID, u.Email, u.Name} })
 }
 
 func newUsersInvite(a *app) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return a.createPeople(&cobra.Command{
 		Use:   "invite FILE.csv",
 		Short: "Invite the users in a CSV file",
 		Long: `Invites each user in a CSV file and prints the result of each: done, existed
 or failed. Nobody is invited twice, so the command can be run again.
 
 ` + peopleFileHelp,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			people, err := readPeople(args[0])
-			if err != nil {
-				return err
-			}
-			client, err := a.client()
-			if err != nil {
-				return err
-			}
-			return a.addPeople(cmd.Context(), people, asJSON, func(p person) (bool, error) {
-				params := brellium.UserCreateParams{Email: p.Email, Name: p.Name}
-				_, err := client.Users.Create(cmd.Context(), params)
-				existed, resolve := created(err, brellium.CodeInvitationPending, brellium.CodeUserExists)
-				switch {
-				case existed:
-					return true, nil
-				case resolve:
-					_, err = client.Users.Ensure(cmd.Context(), params)
-				}
-				return false, err
-			})
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON lines")
-	return cmd
+	}, func(ctx context.Context, client *brellium.Client, p person) (bool, error) {
+		params := brellium.UserCreateParams{Email: p.Email, Name: p.Name}
+		_, err := client.Users.Create(ctx, params)
+		existed, resolve := created(err, brellium.CodeInvitationPending, brellium.CodeUserExists)
+		switch {
+		case existed:
+			return true, nil
+		case resolve:
+			_, err = client.Users.Ensure(ctx, params)
+		}
+		return false, err
+	})
 }
 
 func newUsersRemove(a *app) *cobra.Command {
