@@ -1,0 +1,143 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"log"
+	"slices"
+	"strconv"
+)
+
+// shifted gives each comparison and operator the one that it is changed to.
+var shifted = map[token.Token]struct {
+	to       token.Token
+	operator string
+}{
+	token.LSS:  {token.LEQ, "comparison shifted"},
+	token.LEQ:  {token.LSS, "comparison shifted"},
+	token.GTR:  {token.GEQ, "comparison shifted"},
+	token.GEQ:  {token.GTR, "comparison shifted"},
+	token.EQL:  {token.NEQ, "comparison negated"},
+	token.NEQ:  {token.EQL, "comparison negated"},
+	token.LAND: {token.LOR, "and, or"},
+	token.LOR:  {token.LAND, "and, or"},
+	token.ADD:  {token.SUB, "arithmetic"},
+	token.SUB:  {token.ADD, "arithmetic"},
+	token.MUL:  {token.QUO, "arithmetic"},
+	token.QUO:  {token.MUL, "arithmetic"},
+}
+
+// mutantsOf returns every mutant of a file.
+func mutantsOf(name string, source []byte) (all []mutant) {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, name, source, parser.SkipObjectResolution)
+	if err != nil {
+		log.Fatal(err)
+	}
+	offset := func(p token.Pos) int { return fset.Position(p).Offset }
+	add := func(operator string, at token.Pos, edits ...edit) {
+		all = append(all, mutant{file: name, line: fset.Position(at).Line, operator: operator, source: source, edits: edits})
+	}
+	replace := func(operator string, n ast.Node, with string) {
+		add(operator, n.Pos(), edit{offset(n.Pos()), offset(n.End()), with})
+	}
+	text := func(n ast.Node) string { return string(source[offset(n.Pos()):offset(n.End())]) }
+
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ImportSpec:
+			return false
+		case *ast.IfStmt:
+			replace("condition negated", n.Cond, "!("+text(n.Cond)+")")
+		case *ast.ForStmt:
+			if n.Cond != nil {
+				replace("condition negated", n.Cond, "!("+text(n.Cond)+")")
+			}
+		case *ast.BinaryExpr:
+			if s, ok := shifted[n.Op]; ok {
+				at := offset(n.OpPos)
+				add(s.operator, n.OpPos, edit{at, at + len(n.Op.String()), s.to.String()})
+			}
+		case *ast.BasicLit:
+			switch n.Kind {
+			case token.INT:
+				if v, err := strconv.ParseInt(n.Value, 0, 64); err == nil {
+					replace("constant changed", n, strconv.FormatInt(v+1, 10))
+				}
+			case token.FLOAT:
+				replace("constant changed", n, "(2 * "+n.Value+")")
+			}
+		case *ast.Ident:
+			if n.Name == "true" || n.Name == "false" {
+				replace("constant changed", n, strconv.FormatBool(n.Name != "true"))
+			}
+		case *ast.ReturnStmt:
+			if len(n.Results) > 0 {
+				last := n.Results[len(n.Results)-1]
+				if id, ok := last.(*ast.Ident); ok && id.Name == "err" {
+					replace("error swallowed", last, "nil")
+				}
+			}
+		case *ast.IncDecStmt:
+			replace("statement removed", n, "")
+		case *ast.AssignStmt:
+			if n.Tok != token.DEFINE {
+				replace("statement removed", n, "")
+			}
+		case *ast.BranchStmt:
+			if n.Tok == token.BREAK || n.Tok == token.CONTINUE {
+				replace("statement removed", n, "")
+			}
+		case *ast.DeferStmt:
+			if method(n.Call) != "Unlock" && method(n.Call) != "RUnlock" {
+				replace("defer dropped", n, "")
+			}
+		case *ast.ExprStmt:
+			switch call, ok := n.X.(*ast.CallExpr); {
+			case !ok:
+			case method(call) == "Lock" || method(call) == "RLock": // with the unlocks: see below
+			case method(call) == "Unlock" || method(call) == "RUnlock":
+			default:
+				replace("statement removed", n, "")
+			}
+		case *ast.FuncDecl:
+			if edits := locks(n, offset, text); len(edits) > 0 {
+				add("lock dropped", n.Pos(), edits...)
+			}
+		}
+		return true
+	})
+	return all
+}
+
+// locks returns the edits that take the locking of a function away, the unlocking too.
+func locks(f *ast.FuncDecl, offset func(token.Pos) int, text func(ast.Node) string) (edits []edit) {
+	if f.Body == nil {
+		return nil
+	}
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		var call ast.Expr
+		switch n := n.(type) {
+		case *ast.ExprStmt:
+			call = n.X
+		case *ast.DeferStmt:
+			call = n.Call
+		}
+		if c, ok := call.(*ast.CallExpr); ok && slices.Contains([]string{"Lock", "RLock", "Unlock", "RUnlock"}, method(c)) {
+			receiver := text(c.Fun.(*ast.SelectorExpr).X)
+			edits = append(edits, edit{offset(n.Pos()), offset(n.End()), "_ = &" + receiver})
+			return false
+		}
+		return true
+	})
+	return edits
+}
+
+// method returns the name of the method that is called, if one is.
+func method(call *ast.CallExpr) string {
+	if s, ok := call.Fun.(*ast.SelectorExpr); ok && len(call.Args) == 0 {
+		return s.Sel.Name
+	}
+	return ""
+}
