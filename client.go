@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -18,8 +19,37 @@ import (
 	"github.com/brellium/brellium-go/internal/wire"
 )
 
-// Version is the version of this module, as sent in the User-Agent.
-const Version = "0.1.0"
+// release is the version that the next tag will have.
+const release = "0.1.0"
+
+// Version returns the version of this module, such as "0.1.0", as sent in the
+// User-Agent: the one that the program was built with, according to its build
+// information. Where that does not tell, as in a test or with a replace directive
+// that names a directory, it is the version that the source code names.
+func Version() string { return version() }
+
+var version = sync.OnceValue(func() string {
+	info, _ := debug.ReadBuildInfo()
+	return versionIn(info)
+})
+
+func versionIn(info *debug.BuildInfo) string {
+	if info == nil {
+		return release
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path != "github.com/brellium/brellium-go" {
+			continue
+		}
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		if v, ok := strings.CutPrefix(m.Version, "v"); ok {
+			return v
+		}
+	}
+	return release
+}
 
 // Client is a client of the Brellium API. Create one and share it: it is safe for
 // concurrent use, and all its calls share one access token and one rate limiter.

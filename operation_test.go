@@ -3,6 +3,7 @@ package brellium
 import (
 	"os"
 	"reflect"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -153,5 +154,26 @@ func TestREADMEHasTheTables(t *testing.T) {
 		got, _, found := strings.Cut(rest, "<!-- /"+marker+" -->")
 		require.True(t, found, "README.md lacks the marker <!-- /%s -->", marker)
 		assert.Equal(t, want, strings.TrimSpace(got)+"\n", "the table between the markers %s", marker)
+	}
+}
+
+func TestVersionIsFromBuildInfo(t *testing.T) {
+	module := func(version string, replace *debug.Module) *debug.Module {
+		return &debug.Module{Path: "github.com/brellium/brellium-go", Version: version, Replace: replace}
+	}
+	other := &debug.Module{Path: "example.com/clinic", Version: "v9.9.9"}
+	for name, tt := range map[string]struct {
+		info *debug.BuildInfo
+		want string
+	}{
+		"a dependency":              {&debug.BuildInfo{Main: *other, Deps: []*debug.Module{other, module("v0.3.1", nil)}}, "0.3.1"},
+		"replaced by a version":     {&debug.BuildInfo{Main: *other, Deps: []*debug.Module{module("v0.3.1", module("v0.3.2", nil))}}, "0.3.2"},
+		"replaced by a directory":   {&debug.BuildInfo{Main: *other, Deps: []*debug.Module{module("v0.3.1", &debug.Module{Path: "../brellium-go"})}}, release},
+		"the module itself":         {&debug.BuildInfo{Main: *module("v0.4.0", nil)}, "0.4.0"},
+		"the module in development": {&debug.BuildInfo{Main: *module("(devel)", nil)}, release},
+		"another program":           {&debug.BuildInfo{Main: *other}, release},
+		"no build information":      {nil, release},
+	} {
+		assert.Equal(t, tt.want, versionIn(tt.info), name)
 	}
 }

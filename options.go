@@ -721,7 +721,7 @@ func validPort(port string) bool {
 
 // fullUserAgent is the User-Agent of every request to the API.
 func (c *clientConfig) fullUserAgent() string {
-	own := "brellium-go/" + Version + " (" + runtime.Version() + "; " + runtime.GOOS + "/" + runtime.GOARCH + ")"
+	own := "brellium-go/" + version() + " (" + runtime.Version() + "; " + runtime.GOOS + "/" + runtime.GOARCH + ")"
 	if c.userAgent != "" {
 		return c.userAgent + " " + own
 	}

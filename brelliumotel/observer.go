@@ -93,10 +93,10 @@ func NewObserver(opts ...Option) (brellium.Observer, error) {
 		}
 	}
 	o := &observer{
-		tracer:     c.tracers.Tracer(scope, trace.WithInstrumentationVersion(brellium.Version), trace.WithSchemaURL(semconv.SchemaURL)),
+		tracer:     c.tracers.Tracer(scope, trace.WithInstrumentationVersion(brellium.Version()), trace.WithSchemaURL(semconv.SchemaURL)),
 		propagator: c.propagator,
 	}
-	meter := c.meters.Meter(scope, metric.WithInstrumentationVersion(brellium.Version), metric.WithSchemaURL(semconv.SchemaURL))
+	meter := c.meters.Meter(scope, metric.WithInstrumentationVersion(brellium.Version()), metric.WithSchemaURL(semconv.SchemaURL))
 	if err := o.makeInstruments(meter); err != nil {
 		return nil, err
 	}

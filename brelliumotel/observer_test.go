@@ -157,7 +157,7 @@ func TestCallSpanHasAttemptChildren(t *testing.T) {
 			assert.Equal(t, "/v2/audits/{audit_id}", attr(s, "url.template").AsString())
 			assert.Equal(t, "api.brellium.test", attr(s, "server.address").AsString())
 			assert.EqualValues(t, 443, attr(s, "server.port").AsInt64())
-			assert.Equal(t, brellium.Version, s.InstrumentationScope.Version)
+			assert.Equal(t, brellium.Version(), s.InstrumentationScope.Version)
 		}
 		for i, s := range spans[:2] {
 			assert.Equal(t, call.SpanContext.SpanID(), s.Parent.SpanID())

@@ -11,7 +11,7 @@ import (
 
 // options adds the options of every client.
 func (a *app) options(opts ...brellium.ClientOption) []brellium.ClientOption {
-	opts = append(opts, brellium.WithUserAgent("brellium-command/"+brellium.Version))
+	opts = append(opts, brellium.WithUserAgent("brellium-command/"+brellium.Version()))
 	if a.debug {
 		opts = append(opts, brellium.WithLogger(slog.New(slog.NewTextHandler(a, &slog.HandlerOptions{Level: slog.LevelDebug}))))
 	}

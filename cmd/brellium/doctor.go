@@ -193,7 +193,7 @@ func (d *doctor) assumptions(all, color bool) string {
 func (d *doctor) report() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Report of \"brellium doctor\", %s\nbrellium %s, brellium-go %s, %s %s/%s\n\n", time.Now().UTC().Format(time.DateOnly),
-		version(), brellium.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		version(), brellium.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	for _, s := range d.steps {
 		fmt.Fprintln(&b, line(s.State, s.Name+": "+s.Text, false))
 	}
