@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,12 +117,14 @@ func TestRunServesHTTPS(t *testing.T) {
 }
 
 func TestRunServesHTTPSWithACertificateOfTheCaller(t *testing.T) {
-	config, certificate, err := ownCertificate("", "")
+	server := httptest.NewTLSServer(nil) // for its certificate
+	server.Close()
+	pair := server.TLS.Certificates[0]
+	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	require.NoError(t, err)
-	defer os.Remove(certificate)
-	der, err := x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey)
-	require.NoError(t, err)
-	key := filepath.Join(t.TempDir(), "key.pem")
+	dir := t.TempDir()
+	certificate, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	require.NoError(t, os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), 0o600))
 	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
 	values, stop := start(t, "-cert", certificate, "-key", key)
 	assert.Equal(t, certificate, values["certificate"])
@@ -164,6 +167,7 @@ func TestRunInjectsFaults(t *testing.T) {
 func TestRunRejectsInvalidFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"-audits", "-1"}, {"-burst", "0"}, {"-rate", "0"}, {"-client-id", "x"}, {"-latency", "-1s"},
+		{"-audits", "2000000"}, {"-burst", "2000000"}, {"-rate", "NaN"}, {"-rate", "1e9"}, {"-token-lifetime", "-1s"}, {"-list-lag", "-1s"},
 		{"-nothing"}, {"extra"}, {"-addr", "127.0.0.1:99999"},
 		{"-cert", "x"}, {"-key", "x"}, {"-cert", "no-file", "-key", "no-file", "-addr", "127.0.0.1:0"},
 		{"-fault", "nothing=503"}, {"-fault", "users.create"}, {"-fault", "users.create=odd"}, {"-fault", "users.create=99"},

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -8,9 +10,13 @@ import (
 	"github.com/brellium/brellium-go"
 )
 
+// auditStatuses are the statuses that the API's description knows.
+var auditStatuses = []string{"todo", "processing", "in_progress", "error", "complete"}
+
 // auditFilter is the filter of a list of audits, as given in flags.
 type auditFilter struct {
 	Status       string   `json:"status,omitempty"`
+	AnyStatus    bool     `json:"any_status,omitempty"`
 	Set          string   `json:"set,omitempty"`
 	Document     string   `json:"document,omitempty"`
 	Flags        []string `json:"flags,omitempty"`
@@ -23,7 +29,8 @@ type auditFilter struct {
 // register adds the flags that export and follow share.
 func (f *auditFilter) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Status, "status", "", "only audits with this `status`: todo, processing, in_progress, error or complete")
+	flags.StringVar(&f.Status, "status", "", "only audits with this `status`: "+strings.Join(auditStatuses, ", "))
+	flags.BoolVar(&f.AnyStatus, "any-status", false, "allow other values of --status, for a status that the API has added")
 	flags.StringVar(&f.Set, "set", "", "only audits of the question set with this `ID`")
 	flags.StringVar(&f.Document, "document", "", "only audits of the document with this `ID`")
 	flags.StringArrayVar(&f.Flags, "flag", nil, "only audits with this `flag`; repeat it for audits with any of several")
@@ -32,6 +39,9 @@ func (f *auditFilter) register(cmd *cobra.Command) {
 }
 
 func (f *auditFilter) params(now time.Time) (p brellium.AuditListParams, err error) {
+	if f.Status != "" && !f.AnyStatus && !slices.Contains(auditStatuses, f.Status) {
+		return p, usage("There is no status %q; use one of %s, or add --any-status if the API has a new one.", f.Status, strings.Join(auditStatuses, ", "))
+	}
 	p = brellium.AuditListParams{Status: brellium.AuditStatus(f.Status), SetID: f.Set, DocumentID: f.Document, Flags: f.Flags}
 	for _, t := range []struct {
 		flag, text string

@@ -46,7 +46,7 @@ long ago (36h, 7d).`,
 		Example: `  brellium audits export --since 7d --out audits.csv
   brellium audits export --format jsonl --flag Failed | jq .audit_id
   brellium audits export --columns audit_id,status,people.provider --out audits.csv`,
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.run(cmd) },
 	}
 	e.filter.register(cmd)
@@ -94,10 +94,16 @@ func (e *auditsExport) run(cmd *cobra.Command) error {
 	}
 	if e.out != "" {
 		if err := e.open(); err != nil {
+			if own := (*failure)(nil); !errors.As(err, &own) {
+				err = usage("%s", fileError(err))
+			}
 			return err
 		}
 		defer e.file.Close()
 		e.resume = "Run the same command again to resume."
+		if e.restart {
+			e.resume = "Run the same command again, without --restart, to resume."
+		}
 	} else {
 		e.resume = "Use --out FILE to be able to resume."
 	}
@@ -124,8 +130,8 @@ func (e *auditsExport) run(cmd *cobra.Command) error {
 	if err != nil {
 		switch {
 		case e.out != "" && e.state.Bytes == 0: // nothing to resume
-			_ = os.Remove(e.checkpoint())
 			_ = os.Remove(e.out)
+			_ = os.Remove(e.checkpoint())
 		case e.out != "":
 			e.note("%s exported so far.", count(e.state.Audits, "audit"))
 			if api := (*brellium.APIError)(nil); resumed && errors.As(err, &api) && api.StatusCode == http.StatusBadRequest {
@@ -185,45 +191,47 @@ func auditFields() (names []string) {
 
 func (e *auditsExport) checkpoint() string { return e.out + ".checkpoint" }
 
-// open opens the file where an earlier run stopped, or makes a new one.
-func (e *auditsExport) open() (err error) {
+// open opens the file where an earlier run stopped, or makes a new one. A crash
+// at any point leaves an empty file, or a checkpoint from which the next run goes on.
+func (e *auditsExport) open() error {
+	info, err := os.Stat(e.out)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case err == nil && !info.Mode().IsRegular():
+		return usage("%s is not a regular file; name another one.", e.out)
+	}
+	exists := err == nil
 	var saved exportState
 	found := false
-	if !e.restart {
-		if found, err = loadJSON(e.checkpoint(), &saved); err != nil {
-			return err
+	if e.restart {
+		err = saveJSON(e.checkpoint(), e.state) // from now on, what is in the file does not count
+		if err == nil && exists {
+			err = os.Remove(e.out)
 		}
-	}
-	if found {
-		if !reflect.DeepEqual(saved.Filter, e.state.Filter) || saved.Format != e.format || !slices.Equal(saved.Columns, e.columns) {
+	} else if found, err = loadJSON(e.checkpoint(), &saved); found {
+		switch {
+		case !reflect.DeepEqual(saved.Filter, e.state.Filter) || saved.Format != e.format || !slices.Equal(saved.Columns, e.columns):
 			return usage("%s belongs to an export with other flags; use the same flags, another file, or --restart.", e.out)
+		case !exists && saved.Bytes > 0:
+			return usage("%s is missing although its checkpoint exists; use --restart to export again.", e.out)
 		}
 		e.state, e.before = saved, saved.Audits
-		if e.file, err = os.OpenFile(e.out, os.O_RDWR, 0); err == nil {
-			err = e.recover()
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return partial("%s is missing although its checkpoint exists; use --restart to export again.", e.out)
-		}
-		return err
-	}
-	if e.restart {
-		// Without its checkpoint, a crash now leaves a file that is not resumed.
-		if err := os.Remove(e.checkpoint()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err := os.Remove(e.out); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	e.file, err = os.OpenFile(e.out, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
+	} else if exists && info.Size() > 0 {
 		return usage("%s exists and is not an unfinished export; use another name, or --restart to replace it.", e.out)
 	}
 	if err != nil {
 		return err
 	}
-	return saveJSON(e.checkpoint(), e.state)
+	if e.file, err = os.OpenFile(e.out, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return err
+	}
+	if err = e.file.Chmod(0o600); err == nil && found {
+		err = e.recover()
+	} else if err == nil && !e.restart {
+		err = saveJSON(e.checkpoint(), e.state)
+	}
+	return err
 }
 
 // recover removes what an earlier run wrote after its last checkpoint, and
@@ -234,7 +242,7 @@ func (e *auditsExport) recover() error {
 		return err
 	}
 	if info.Size() < e.state.Bytes {
-		return partial("%s is shorter than its checkpoint says; use --restart to export again.", e.out)
+		return usage("%s is shorter than its checkpoint says; use --restart to export again.", e.out)
 	}
 	if err := e.file.Truncate(e.state.Bytes); err != nil {
 		return err

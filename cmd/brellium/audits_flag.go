@@ -31,7 +31,7 @@ func newAuditsFlag(a *app) *cobra.Command {
 --clear. It asks first. Setting the same flags again changes nothing.`,
 		Example: `  brellium audits flag a1b2c3d4-e5f6-4a7b-8c9d-0e1f2a3b4c5d --set "Needs Review"
   brellium audits flag --clear --yes $(cat ids.txt)`,
-		Args: cobra.MinimumNArgs(1),
+		Args: some,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if clearFlags == (len(set) > 0) {
 				return usage("Use either --set or --clear.")

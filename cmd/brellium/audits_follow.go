@@ -35,10 +35,13 @@ The checkpoint is saved after its audits were printed. After Ctrl-C the next run
 goes on exactly there; after a crash it may print the last page once more.
 An unchanged audit is occasionally printed twice.`,
 		Example: `  brellium audits follow --checkpoint follow.json --since 1h >> audits.jsonl`,
-		Args:    cobra.NoArgs,
+		Args:    none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if path == "" {
 				return usage("--checkpoint FILE is required.")
+			}
+			if interval < time.Second || lag <= 0 {
+				return usage("--interval must be at least 1s, and --lag more than 0.")
 			}
 			params, err := filter.params(time.Now())
 			if err != nil {
@@ -58,6 +61,9 @@ An unchanged audit is occasionally printed twice.`,
 					return usage("%s belongs to a follow with another filter; use the same flags or another file.", path)
 				}
 				state = saved
+			}
+			if err := writable(path); err != nil {
+				return err
 			}
 			client, err := a.client()
 			if err != nil {

@@ -11,7 +11,7 @@ func newAuditsGet(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "get ID…",
 		Short: "Print audits as JSON",
-		Args:  cobra.MinimumNArgs(1),
+		Args:  some,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			client, err := a.client()
 			if err != nil {

@@ -35,8 +35,13 @@ host names that can be sent to the maintainers.
 
 The exit code is 0 if nothing differs, 1 if a step failed or an assumption
 differs, 3 for the credentials, 4 for a block, and 5 for the rate limit.`,
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if report != "" {
+				if err := writable(report); err != nil {
+					return err
+				}
+			}
 			check, err := newChecker()
 			if err != nil {
 				return err

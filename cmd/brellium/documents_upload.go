@@ -28,18 +28,21 @@ func newDocumentsUpload(a *app) *cobra.Command {
 
 The id of a document is made from its file, so running the same command again
 sends only the files that have not arrived and creates no document twice. The
-result of each file is printed as a table, or with --json as JSON lines. The
-paths of files that did not arrive are written to --failed FILE, with mode 0600;
---from FILE uploads the files that it lists.`,
+result of each file is printed as a table, or with --json as JSON lines.
+
+--failed FILE lists, with mode 0600, the paths of the files that have not arrived:
+those of this run and of earlier ones. It is removed when there are none, and is
+itself never uploaded. --from FILE uploads the files that it lists; one that no
+longer exists is a failed file, and the others are uploaded.`,
 		Example: `  brellium documents upload notes/
   brellium documents upload --from upload-failed.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error { return u.run(cmd, args) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&u.from, "from", "", "upload the files whose paths are the lines of `FILE` (- for standard input)")
-	flags.StringVar(&u.failed, "failed", "upload-failed.txt", "write the paths of files that did not arrive to `FILE`")
+	flags.StringVar(&u.failed, "failed", "upload-failed.txt", "keep the paths of files that have not arrived in `FILE`")
 	flags.StringVar(&u.docType, "doc-type", "", "the document `type` of all files")
-	flags.IntVar(&u.concurrency, "concurrency", 4, "how many files are sent concurrently")
+	flags.IntVar(&u.concurrency, "concurrency", 4, "how many files are sent concurrently, at most 64")
 	flags.BoolVar(&u.asJSON, "json", false, "print JSON lines")
 	return cmd
 }
@@ -59,6 +62,9 @@ type uploadRow struct {
 }
 
 func (u *documentsUpload) run(cmd *cobra.Command, args []string) error {
+	if u.concurrency < 1 || u.concurrency > 64 {
+		return usage("--concurrency must be from 1 to 64.")
+	}
 	paths, err := u.collect(args)
 	if err != nil {
 		return err
@@ -66,21 +72,28 @@ func (u *documentsUpload) run(cmd *cobra.Command, args []string) error {
 	if len(paths) == 0 {
 		return usage("There are no files to upload.")
 	}
-	files := make([]brellium.UploadFile, len(paths))
+	if err := writable(u.failed); err != nil {
+		return err
+	}
+	all := make([]brellium.UploadResult, len(paths)) // files that are gone have failed
+	var files []brellium.UploadFile
+	var places []int // of the files among the paths
 	var total int64
 	kinds := map[string]int{}
 	for i, path := range paths {
 		// The SDK may make the id of a document from the path too, so it must
 		// not depend on the current folder.
-		absolute, err := filepath.Abs(path)
+		file, err := brellium.FileFromPath(absolute(path))
+		if err != nil && u.from == "" {
+			return usage("%s cannot be uploaded: it is not a readable regular file.", clean(path))
+		}
 		if err != nil {
-			return err
+			all[i] = brellium.UploadResult{Status: brellium.UploadFailed, Err: err}
+			continue
 		}
-		if files[i], err = brellium.FileFromPath(absolute); err != nil {
-			return usage("%s cannot be uploaded: it is not a readable regular file.", path)
-		}
-		files[i].DocType = u.docType
-		total += files[i].Size
+		file.DocType = u.docType
+		files, places = append(files, file), append(places, i)
+		total += file.Size
 		kinds[cmp.Or(strings.ToLower(strings.TrimPrefix(filepath.Ext(path), ".")), "no extension")]++
 	}
 	client, err := u.client()
@@ -108,7 +121,10 @@ func (u *documentsUpload) run(cmd *cobra.Command, args []string) error {
 	if results == nil {
 		return err
 	}
-	return u.report(paths, results, err)
+	for i, r := range results {
+		all[places[i]] = r
+	}
+	return u.report(paths, all, err)
 }
 
 // report prints the results, writes the list of failed files, and returns the
@@ -117,14 +133,16 @@ func (u *documentsUpload) report(paths []string, results []brellium.UploadResult
 	counts := map[brellium.UploadStatus]int{}
 	items := make([]uploadRow, len(results))
 	var missing []string
+	arrived := map[string]bool{}
 	var limits error // the first error of a file that has an exit code of its own
 	for i, r := range results {
 		counts[r.Status]++
 		items[i] = uploadRow{File: paths[i], Result: string(r.Status), DocumentID: r.DocumentID}
 		if r.Status == brellium.UploadStored || r.Status == brellium.UploadAlreadyThere {
+			arrived[absolute(paths[i])] = true
 			continue
 		}
-		missing = append(missing, paths[i])
+		missing = append(missing, absolute(paths[i]))
 		if r.Err != nil && r.Status == brellium.UploadFailed {
 			items[i].Error = uploadReason(r.Err)
 		}
@@ -136,14 +154,11 @@ func (u *documentsUpload) report(paths []string, results []brellium.UploadResult
 		func(r uploadRow) []string { return []string{r.File, r.Result, r.DocumentID, r.Error} })
 	u.note("%s: %d stored, %d already there, %d failed, %d not started.", count(len(results), "file"),
 		counts[brellium.UploadStored], counts[brellium.UploadAlreadyThere], counts[brellium.UploadFailed], counts[brellium.UploadNotStarted])
-	if len(missing) == 0 {
-		if u.from != "" && u.from == u.failed {
-			_ = os.Remove(u.failed) // the list is done
-		}
-		return errors.Join(printErr, uploadErr)
-	}
-	if err := saveFile(u.failed, []byte(strings.Join(missing, "\n")+"\n")); err != nil {
+	if err := u.keep(arrived, missing); err != nil {
 		return errors.Join(err, uploadErr)
+	}
+	if len(missing) == 0 {
+		return errors.Join(printErr, uploadErr)
 	}
 	again := fmt.Sprintf("run the same command again, or upload them with --from %s", u.failed)
 	if limits != nil {
@@ -151,6 +166,42 @@ func (u *documentsUpload) report(paths []string, results []brellium.UploadResult
 		return &failure{code, strings.TrimSuffix(text, ".") + "; then " + again + "."}
 	}
 	return partial("%s did not arrive; %s.", count(len(missing), "file"), again)
+}
+
+// keep updates the list of files that have not arrived.
+func (u *documentsUpload) keep(arrived map[string]bool, missing []string) error {
+	if !replaceable(u.failed) { // such as /dev/null
+		return saveFile(u.failed, []byte(strings.Join(missing, "\n")+"\n"))
+	}
+	f, err := os.Open(u.failed)
+	if err == nil {
+		var earlier, rest []string
+		earlier, err = pathsIn(f)
+		_ = f.Close()
+		for _, path := range earlier {
+			if path = absolute(path); !arrived[path] {
+				rest = append(rest, path)
+			}
+		}
+		missing = unique(append(rest, missing...))
+	}
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case len(missing) > 0:
+		return saveFile(u.failed, []byte(strings.Join(missing, "\n")+"\n"))
+	case err == nil:
+		return os.Remove(u.failed)
+	}
+	return nil
+}
+
+// absolute returns the path of a file for every current folder.
+func absolute(path string) string {
+	if result, err := filepath.Abs(path); err == nil {
+		return result
+	}
+	return path
 }
 
 // uploadReason says why a file did not arrive.
@@ -185,6 +236,8 @@ func (u *documentsUpload) collect(args []string) (paths []string, err error) {
 			switch {
 			case hidden && entry.IsDir():
 				return filepath.SkipDir
+			case path != arg && absolute(path) == absolute(u.failed), path != arg && u.credentials != "" && absolute(path) == absolute(u.credentials):
+				// Files of this command itself, in the folder that is uploaded.
 			case path == arg && !entry.IsDir() || !hidden && entry.Type().IsRegular():
 				paths = append(paths, path)
 			}
@@ -208,11 +261,17 @@ func (u *documentsUpload) listed() (paths []string, err error) {
 		defer f.Close()
 		r = f
 	}
+	paths, err = pathsIn(r)
+	return unique(paths), err
+}
+
+// pathsIn returns the lines of a list of paths.
+func pathsIn(r io.Reader) (paths []string, err error) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		if path := strings.TrimRight(lines.Text(), "\r"); path != "" {
 			paths = append(paths, path)
 		}
 	}
-	return unique(paths), lines.Err()
+	return paths, lines.Err()
 }

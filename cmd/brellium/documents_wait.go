@@ -32,7 +32,7 @@ func newDocumentsWait(a *app) *cobra.Command {
 		Long: `Waits until the audit of each document exists, and prints their ids. With - the
 ids are the lines of standard input.`,
 		Example: `  brellium documents upload notes/ --json | jq -r .document_id | brellium documents wait -`,
-		Args:    cobra.MinimumNArgs(1),
+		Args:    some,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if len(ids) == 1 && ids[0] == "-" {
 				ids = nil
@@ -41,6 +41,9 @@ ids are the lines of standard input.`,
 						ids = append(ids, id)
 					}
 				}
+			}
+			if timeout <= 0 {
+				return usage("--timeout must be more than 0.")
 			}
 			ids = unique(ids)
 			if len(ids) == 0 {

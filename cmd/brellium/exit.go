@@ -53,11 +53,8 @@ func (a *app) finish(ctx context.Context, err error) int {
 		return exitDone
 	}
 	code, text := explain(err)
-	switch {
-	case context.Cause(ctx) == errSignal:
+	if context.Cause(ctx) == errSignal {
 		code, text = exitInterrupted, strings.TrimSpace("Interrupted. "+a.resume)
-	case !a.started: // cobra rejected the command, a flag or an argument
-		code, text = exitUsage, sentence(err.Error())+` Use --help to see the usage.`
 	}
 	a.note("%s", text)
 	return code

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,10 @@ import (
 // saveFile replaces a file in one step, so that a crash leaves the old or the
 // new content. Others cannot read it.
 func saveFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
+	if !replaceable(path) {
+		return os.WriteFile(path, data, 0o600)
+	}
+	f, err := newTemporary(path)
 	if err != nil {
 		return err
 	}
@@ -25,6 +29,44 @@ func saveFile(path string, data []byte) error {
 		_ = os.Remove(f.Name())
 	}
 	return err
+}
+
+// temporary is the name of the file that saveFile then renames. It is always the
+// same, so that the next run removes what a crash has left.
+func temporary(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+}
+
+func newTemporary(path string) (*os.File, error) {
+	_ = os.Remove(temporary(path))
+	f, err := os.OpenFile(temporary(path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
+		failed.Path = path // the one that the user knows
+	}
+	return f, err
+}
+
+// replaceable reports whether a path is free or a regular file, and not a device
+// such as /dev/null.
+func replaceable(path string) bool {
+	info, err := os.Stat(path)
+	return err != nil || info.Mode().IsRegular()
+}
+
+// writable checks, before anything is sent, that saveFile can make the file.
+func writable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return usage("%s is a folder; name a file.", clean(path))
+	case !replaceable(path):
+		return nil
+	}
+	f, err := newTemporary(path)
+	if err != nil {
+		return usage("%s", fileError(err))
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 func saveJSON(path string, v any) error {
@@ -42,10 +84,10 @@ func loadJSON(path string, v any) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, err
+		return false, usage("%s", fileError(err))
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		return false, partial("%s is not a checkpoint of this command; name another file.", path)
+		return false, usage("%s is not a checkpoint of this command; name another file.", path)
 	}
 	return true, nil
 }
@@ -62,7 +104,7 @@ func parseTime(flag, text string, now time.Time) (time.Time, error) {
 		return t, nil
 	}
 	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if d, err := time.ParseDuration(days + "h"); err == nil && d > 0 {
+		if d, err := time.ParseDuration(days + "h"); err == nil && d > 0 && d <= math.MaxInt64/24 {
 			return now.Add(-24 * d), nil
 		}
 	}

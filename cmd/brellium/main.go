@@ -42,7 +42,6 @@ type app struct {
 	*output
 	credentials string // the file of --credentials
 	debug       bool
-	started     bool   // the arguments were valid and the command has begun
 	resume      string // says how to resume after an interruption
 }
 
@@ -59,7 +58,7 @@ colors and progress bars appear on a terminal only.
 
 `+exitCodesHelp)
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.PersistentPreRun = func(*cobra.Command, []string) { a.started = true }
+	root.SetFlagErrorFunc(flagError)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	flags := root.PersistentFlags()
@@ -76,11 +75,12 @@ colors and progress bars appear on a terminal only.
 	recipients.AddCommand(newRecipientsList(a), newRecipientsAdd(a))
 	root.AddCommand(newDoctor(a), audits, documents, users, recipients,
 		newRate(a), newToken(a), newEmulator(a), newVersion(a))
+	plainBuiltins(root)
 	return root
 }
 
 // group returns a command that only has subcommands.
 func group(use, short, long string) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.NoArgs,
+	return &cobra.Command{Use: use, Short: short, Long: long, Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -270,6 +271,46 @@ func TestOpenAPIIsACopy(t *testing.T) {
 	assert.Equal(t, string(original), string(openapi), "copy openapi/brellium-v2.yaml to cmd/brellium/openapi.yaml")
 }
 
+func TestStatusesAreThoseOfTheDescription(t *testing.T) {
+	assert.Contains(t, string(openapi), "AuditStatus:")
+	assert.Contains(t, string(openapi), "x-known-values: ["+strings.Join(auditStatuses, ", ")+"]")
+}
+
+// interruptAt is standard error that interrupts when a text is printed.
+type interruptAt struct {
+	strings.Builder
+	text   string
+	cancel context.CancelCauseFunc
+}
+
+func (w *interruptAt) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), w.text) {
+		w.cancel(errSignal)
+	}
+	return w.Builder.Write(p)
+}
+
+func TestInterruptAtTheQuestionSaysThatNothingWasChanged(t *testing.T) {
+	emulator := brelliumtest.New()
+	require.NoError(t, emulator.Start())
+	defer emulator.Close()
+	t.Setenv("BRELLIUM_BASE_URL", emulator.URL)
+	t.Setenv("BRELLIUM_CLIENT_ID", emulator.ClientID)
+	t.Setenv("BRELLIUM_CLIENT_SECRET", emulator.ClientSecret)
+	for _, args := range [][]string{{"audits", "flag", "x", "--set", "Late"}, {"users", "remove", "x"}} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		stderr := &interruptAt{text: "[y/N]", cancel: cancel}
+		in, keyboard := io.Pipe()
+		defer keyboard.Close()
+		a := &app{output: &output{in: in, out: io.Discard, err: stderr, inTTY: true, errTTY: true}}
+		root := newRoot(a)
+		root.SetArgs(args)
+		assert.Equal(t, exitInterrupted, a.finish(ctx, root.ExecuteContext(ctx)))
+		assert.Contains(t, stderr.String(), "? [y/N] \nInterrupted. Nothing was changed.\n")
+	}
+	assert.Zero(t, emulator.Count("*"))
+}
+
 func TestEveryCommandHasAScript(t *testing.T) {
 	for _, name := range commandNames() {
 		_, err := os.Stat(filepath.Join("testdata", "script", strings.ReplaceAll(name, " ", "_")+".txt"))
@@ -282,6 +323,9 @@ func TestEveryCommandHasAScript(t *testing.T) {
 func commandNames() (names []string) {
 	root := newRoot(&app{output: newOutput()})
 	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" || cmd.Name() == "completion" {
+			continue // cobra's own
+		}
 		if !cmd.HasSubCommands() {
 			names = append(names, cmd.Name())
 		}

@@ -28,6 +28,7 @@ type output struct {
 	color               bool // out may have colors
 	mu                  sync.Mutex
 	bar                 *progressbar.ProgressBar // the bar that is shown, or nil
+	asking              bool                     // the cursor is behind a question
 	started, lastUpdate time.Time                // of the progress in a pipe
 }
 
@@ -45,6 +46,10 @@ func (o *output) note(format string, args ...any) {
 	defer o.mu.Unlock()
 	if o.bar != nil {
 		_ = o.bar.Clear()
+	}
+	if o.asking {
+		o.asking = false
+		fmt.Fprintln(o.err)
 	}
 	fmt.Fprintf(o.err, format+"\n", args...)
 }
@@ -142,17 +147,25 @@ func rows[T any](o *output, asJSON bool, header []string, items []T, row func(T)
 
 // confirm asks a question on the terminal. Without one, or with any response
 // but yes, it returns an error.
-func (o *output) confirm(ctx context.Context, question string, yes bool) error {
+func (a *app) confirm(ctx context.Context, question string, yes bool) error {
 	switch {
 	case yes:
 		return nil
-	case !o.inTTY || !o.errTTY:
+	case !a.inTTY || !a.errTTY:
 		return usage("This changes data and there is no terminal to ask on; add --yes.")
 	}
-	fmt.Fprintf(o.err, "%s [y/N] ", question)
+	const unchanged = "Nothing was changed."
+	a.resume = unchanged
+	a.mu.Lock()
+	fmt.Fprintf(a.err, "%s [y/N] ", clean(question))
+	a.asking = true
+	a.mu.Unlock()
 	replies := make(chan string, 1)
 	go func() {
-		reply, _ := bufio.NewReader(o.in).ReadString('\n') // an error means no
+		reply, err := bufio.NewReader(a.in).ReadString('\n') // an error means no
+		a.mu.Lock()
+		a.asking = err != nil
+		a.mu.Unlock()
 		replies <- strings.ToLower(strings.TrimSpace(reply))
 	}()
 	select {
@@ -162,7 +175,7 @@ func (o *output) confirm(ctx context.Context, question string, yes bool) error {
 		}
 	case <-ctx.Done():
 	}
-	return partial("Nothing was changed.")
+	return partial(unchanged)
 }
 
 // clean replaces control characters, so that no value can break a line or

@@ -34,7 +34,7 @@ func listPeople[T any](a *app, short, kind string, all func(context.Context, *br
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: short,
-		Args:  cobra.NoArgs,
+		Args:  none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -56,7 +56,7 @@ func listPeople[T any](a *app, short, kind string, all func(context.Context, *br
 // reports whether the person existed.
 func (a *app) createPeople(cmd *cobra.Command, create func(context.Context, *brellium.Client, person) (existed bool, err error)) *cobra.Command {
 	var asJSON bool
-	cmd.Args = cobra.ExactArgs(1)
+	cmd.Args = one
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		people, err := readPeople(args[0])
 		if err != nil {

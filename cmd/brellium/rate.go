@@ -16,7 +16,7 @@ func newRate(a *app) *cobra.Command {
 		Use:   "rate",
 		Short: "Print the rate limit and what remains of it",
 		Long:  "Prints how many requests the organization may send at once, and how many remain\nnow. It reads one audit to find out.",
-		Args:  cobra.NoArgs,
+		Args:  none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.client()
 			if err != nil {

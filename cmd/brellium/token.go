@@ -18,7 +18,7 @@ func newToken(a *app) *cobra.Command {
 		Long: `Mints an access token and prints its type and expiry. With --reveal it prints the
 token itself, alone on standard output. Whoever has it can act for the
 organization until it expires.`,
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.client()
 			if err != nil {

@@ -51,7 +51,7 @@ func newUsersRemove(a *app) *cobra.Command {
 		Use:   "remove ID|EMAIL…",
 		Short: "Remove users and revoke their access",
 		Long:  `Removes users and revokes their access. It asks first.`,
-		Args:  cobra.MinimumNArgs(1),
+		Args:  some,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			args = unique(args)
 			client, err := a.client()

@@ -14,7 +14,7 @@ func newVersion(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Args:  none,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintf(a.out, "brellium %s, brellium-go %s, %s %s/%s\n", version(), brellium.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
