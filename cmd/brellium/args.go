@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,6 +19,8 @@ func arguments(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		line := cmd.Parent().CommandPath() + " " + cmd.Use
 		switch {
+		case slices.Contains(args, ""):
+			return usage("An argument is empty; the usage is %q.", line)
 		case len(args) < least:
 			return usage("An argument is missing; the usage is %q.", line)
 		case most >= 0 && len(args) > most:

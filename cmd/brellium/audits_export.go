@@ -6,7 +6,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -119,7 +118,9 @@ func (e *auditsExport) run(cmd *cobra.Command) error {
 			if writeErr := e.write(page, err == nil); writeErr != nil {
 				return errors.Join(err, writeErr)
 			}
-			e.progress(fmt.Sprintf("%s exported", count(e.state.Audits, "audit")), int64(e.state.Audits), -1, false)
+			if e.file != nil || !e.tty { // else the audits show it
+				e.progress(count(e.state.Audits, "audit")+" exported", int64(e.state.Audits), -1, false)
+			}
 		}
 		if err != nil || !page.HasMore {
 			break

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -58,6 +59,18 @@ func TestExportLeavesOutRepeatedAudits(t *testing.T) {
 	data, err = os.ReadFile("resumed.csv")
 	require.NoError(t, err)
 	assert.Equal(t, want, string(data))
+}
+
+func TestProgressFitsIntoANarrowTerminal(t *testing.T) {
+	var b bytes.Buffer
+	o := &output{err: &b, errTTY: true, narrow: true}
+	for i := range int64(100) {
+		o.progress("10 of 60 files", i*20_000, 2_000_000, true)
+	}
+	for _, text := range strings.Split(b.String(), "\r") {
+		assert.LessOrEqual(t, len(text), 40)
+	}
+	assert.Contains(t, b.String(), "10 of 60 files")
 }
 
 func TestValuesCannotControlTheTerminal(t *testing.T) {

@@ -82,7 +82,7 @@ func newAuditsFlag(a *app) *cobra.Command {
 			case err != nil:
 				return err
 			case changed < len(ids):
-				return partial("%d of %s were not changed; check their ids.", len(ids)-changed, count(len(ids), "audit"))
+				return partial("%d of %s not changed; check the ids.", len(ids)-changed, count(len(ids), "audit"))
 			}
 			return printErr
 		},

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"reflect"
 	"time"
 
@@ -70,10 +71,18 @@ An unchanged audit is occasionally printed twice.`,
 				return err
 			}
 			a.resume = "Run the same command again to resume."
+			if !found { // so that a run without audits does not move --since
+				if err := saveJSON(path, state); err != nil {
+					return err
+				}
+			}
 			printed := 0
 			options := brellium.FollowOptions{Filter: params, Interval: interval, Lag: lag, CatchUp: catchUp}
 			for batch, err := range client.Audits.Follow(cmd.Context(), state.Checkpoint, options) {
 				if err != nil {
+					if !found && cmd.Context().Err() == nil {
+						_ = os.Remove(path) // nothing to resume
+					}
 					return err
 				}
 				var buf bytes.Buffer
@@ -90,6 +99,7 @@ An unchanged audit is occasionally printed twice.`,
 				if err := saveJSON(path, state); err != nil {
 					return err
 				}
+				found = true
 				printed += len(batch.Audits)
 			}
 			a.note("%s printed.", count(printed, "audit"))

@@ -57,6 +57,7 @@ func TestCommandPage(t *testing.T) {
 	for name, text := range map[string]string{
 		"notes/note-1.txt": "A synthetic note.", "notes/note-2.txt": "Another synthetic note.",
 		"people.csv": "email,name\ncasey@example.test,Casey Example\nrobin@example.test,Robin Sample\n",
+		"list.txt":   "notes/note-1.txt\nnotes/note-9.txt\n",
 		"wrong.csv":  "email,name\ncasey@example.test,Casey Example\nrobin,Robin Sample\n",
 	} {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))

@@ -104,6 +104,9 @@ func (u *documentsUpload) run(cmd *cobra.Command, args []string) error {
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		parts = append(parts, fmt.Sprintf("%d %s", kinds[kind], kind))
 	}
+	if gone := len(paths) - len(files); gone > 0 {
+		parts = append(parts, fmt.Sprintf("and %d that cannot be found", gone))
+	}
 	u.note("%s, %s (%s).", count(len(files), "file"), size(total), strings.Join(parts, ", "))
 	u.resume = "Run the same command again to send the rest."
 

@@ -31,7 +31,7 @@ func newDocumentsWait(a *app) *cobra.Command {
 		Short: "Wait until the audits of documents exist",
 		Long: `Waits until the audit of each document exists, and prints their ids. With - the
 ids are the lines of standard input.`,
-		Example: `  brellium documents upload notes/ --json | jq -r .document_id | brellium documents wait -`,
+		Example: `  brellium documents upload notes/ | cut -f 3 | brellium documents wait -`,
 		Args:    some,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if len(ids) == 1 && ids[0] == "-" {

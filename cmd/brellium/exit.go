@@ -25,11 +25,12 @@ const (
 const exitCodesHelp = `Exit codes:
   0    done
   1    failed or done in part; the message says what is left
-  2    wrong use: nothing was sent
+  2    wrong use, or a file or address that cannot be used: nothing was sent
   3    credentials are missing or were rejected
   4    blocked before the request reached the API
   5    rate limited
-  130  interrupted`
+  130  interrupted
+  141  the reader of the output has gone, as in "brellium … | head" (SIGPIPE)`
 
 // failure is an error with its exit code and a sentence for the user.
 type failure struct {

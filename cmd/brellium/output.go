@@ -17,6 +17,7 @@ import (
 
 	"github.com/mattn/go-isatty"
 	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
 )
 
 // output is all that a command reads and prints. Data goes to out, everything
@@ -26,6 +27,7 @@ type output struct {
 	out, err            io.Writer
 	inTTY, tty, errTTY  bool // what is a terminal
 	color               bool // out may have colors
+	narrow              bool // the terminal has no room for a bar
 	mu                  sync.Mutex
 	bar                 *progressbar.ProgressBar // the bar that is shown, or nil
 	asking              bool                     // the cursor is behind a question
@@ -37,6 +39,8 @@ func newOutput() *output {
 	o := &output{in: os.Stdin, out: os.Stdout, err: os.Stderr,
 		inTTY: terminal(os.Stdin), tty: terminal(os.Stdout), errTTY: terminal(os.Stderr)}
 	o.color = o.tty && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	width, _, err := term.GetSize(int(os.Stderr.Fd()))
+	o.narrow = err == nil && width < 72
 	return o
 }
 
@@ -65,6 +69,9 @@ func (o *output) progress(text string, done, total int64, bytes bool) {
 	}
 	switch {
 	case o.errTTY && o.bar == nil:
+		if o.narrow { // the text alone
+			total, bytes = -1, false
+		}
 		o.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(o.err), progressbar.OptionShowBytes(bytes),
 			progressbar.OptionSetWidth(24), progressbar.OptionClearOnFinish(),
 			progressbar.OptionSetElapsedTime(false), progressbar.OptionUseANSICodes(true))

@@ -94,7 +94,7 @@ func readPeople(path string) (people []person, err error) {
 		case "name":
 			name = i
 		default:
-			return nil, usage("%s has a column that is neither email nor name (column %d); remove it.", path, i+1)
+			return nil, usage("The first line of %s must name the columns, email and name; column %d has another name.", clean(path), i+1)
 		}
 	}
 	if email < 0 {
@@ -174,7 +174,7 @@ func (a *app) addPeople(ctx context.Context, people []person, asJSON bool, ensur
 	case ended != nil:
 		return ended
 	case failed > 0:
-		return partial("%d of %d were not added; correct them and run the same command again.", failed, len(people))
+		return partial("%d of %d not added; correct them and run the same command again.", failed, len(people))
 	}
 	return printErr
 }

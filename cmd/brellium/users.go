@@ -91,7 +91,7 @@ func newUsersRemove(a *app) *cobra.Command {
 			case err != nil:
 				return err
 			case removed < len(args):
-				return partial("%d of %s were not found.", len(args)-removed, count(len(args), "user"))
+				return partial("%d of %s not found.", len(args)-removed, count(len(args), "user"))
 			}
 			return printErr
 		},
