@@ -24,7 +24,7 @@ func arguments(least, most int) cobra.PositionalArgs {
 		case len(args) < least:
 			return usage("An argument is missing; the usage is %q.", line)
 		case most >= 0 && len(args) > most:
-			return usage("There is an argument too many, %q; the usage is %q.", args[most], line)
+			return usage("There is an argument too many, %q; %q explains the usage.", args[most], cmd.CommandPath()+" --help")
 		}
 		return nil
 	}

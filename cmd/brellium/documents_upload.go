@@ -75,6 +75,9 @@ func (u *documentsUpload) run(cmd *cobra.Command, args []string) error {
 	if err := writable(u.failed); err != nil {
 		return err
 	}
+	if _, err := u.earlier(); err != nil {
+		return err
+	}
 	all := make([]brellium.UploadResult, len(paths)) // files that are gone have failed
 	var files []brellium.UploadFile
 	var places []int // of the files among the paths
@@ -171,30 +174,39 @@ func (u *documentsUpload) report(paths []string, results []brellium.UploadResult
 	return partial("%s did not arrive; %s.", count(len(missing), "file"), again)
 }
 
-// keep updates the list of files that have not arrived.
-func (u *documentsUpload) keep(arrived map[string]bool, missing []string) error {
+// earlier returns the list that earlier runs have left. It has absolute paths
+// alone, so that another file is not taken for one.
+func (u *documentsUpload) earlier() ([]string, error) {
 	if !replaceable(u.failed) { // such as /dev/null
-		return saveFile(u.failed, []byte(strings.Join(missing, "\n")+"\n"))
+		return nil, nil
 	}
 	f, err := os.Open(u.failed)
-	if err == nil {
-		var earlier, rest []string
-		earlier, err = pathsIn(f)
-		_ = f.Close()
-		for _, path := range earlier {
-			if path = absolute(path); !arrived[path] {
-				rest = append(rest, path)
-			}
-		}
-		missing = unique(append(rest, missing...))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	switch {
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	paths, err := pathsIn(f)
+	if err != nil || slices.ContainsFunc(paths, func(path string) bool { return !filepath.IsAbs(path) }) {
+		return nil, usage("%s is not a list of this command; name another file with --failed.", clean(u.failed))
+	}
+	return paths, nil
+}
+
+// keep updates the list of files that have not arrived.
+func (u *documentsUpload) keep(arrived map[string]bool, missing []string) error {
+	list, err := u.earlier()
+	if err != nil {
 		return err
-	case len(missing) > 0:
-		return saveFile(u.failed, []byte(strings.Join(missing, "\n")+"\n"))
-	case err == nil:
-		return os.Remove(u.failed)
+	}
+	list = slices.DeleteFunc(list, func(path string) bool { return arrived[path] })
+	if list = unique(append(list, missing...)); len(list) > 0 || !replaceable(u.failed) {
+		return saveFile(u.failed, []byte(strings.Join(append(list, ""), "\n")))
+	}
+	if err := os.Remove(u.failed); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }

@@ -134,6 +134,9 @@ func readPeople(path string) (people []person, err error) {
 		lineOf[strings.ToLower(p.Email)] = line
 		people = append(people, p)
 	}
+	if bad == nil && people == nil {
+		return nil, usage("%s has nobody below the line that names the columns.", clean(path))
+	}
 	if bad != nil {
 		return nil, usage("Nothing was sent, since %s has bad rows:\n  %s", path, strings.Join(bad, "\n  "))
 	}
