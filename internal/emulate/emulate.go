@@ -122,7 +122,7 @@ func (s *Settings) Serve(ctx context.Context, log io.Writer, ready func(Server))
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", s.addr)
 	if err != nil {
-		return fmt.Errorf("cannot listen on %s: the address is in use, or not one of this computer", s.addr)
+		return fmt.Errorf("cannot listen on %s: the address is in use, or not one of this computer; choose another with --addr", s.addr)
 	}
 	defer listener.Close()
 	server := emulator.Server()
