@@ -22,7 +22,7 @@ func TestExportedAPI(t *testing.T) {
 	workspace, err := filepath.Abs("../go.work")
 	require.NoError(t, err)
 	for name, dir := range map[string]string{
-		"brellium": "..", "brelliumtest": "../brelliumtest", "brelliumredis": "../brelliumredis", "brelliumotel": "../brelliumotel",
+		"brellium": "..", "brelliumtest": "../brelliumtest", "emulate": "../brelliumtest/emulate", "brelliumredis": "../brelliumredis", "brelliumotel": "../brelliumotel",
 	} {
 		loaded, err := packages.Load(&packages.Config{
 			Mode: packages.NeedTypes | packages.NeedImports | packages.NeedDeps | packages.NeedName,

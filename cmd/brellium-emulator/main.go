@@ -35,7 +35,7 @@ import (
 	"syscall"
 
 	"github.com/brellium/brellium-go/brelliumtest"
-	"github.com/brellium/brellium-go/internal/emulate"
+	"github.com/brellium/brellium-go/brelliumtest/emulate"
 )
 
 func main() {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/brellium/brellium-go/internal/emulate"
+	"github.com/brellium/brellium-go/brelliumtest/emulate"
 )
 
 func newEmulator(a *app) *cobra.Command {

@@ -1,5 +1,5 @@
-// Package emulate serves the emulator for the commands brellium-emulator and
-// "brellium emulator", which have the same flags.
+// Package emulate serves the emulator on a port, as set by the flags of a command:
+// those of brellium-emulator and of "brellium emulator", which are the same.
 package emulate
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/brellium/brellium-go/brelliumtest"
 )
 
-// Settings are the values of the flags.
+// Settings are the values of the flags that [NewSettings] registers.
 type Settings struct {
 	addr, clientID, clientSecret, storageURL, cert, key string
 	audits, burst                                       int
@@ -30,13 +30,19 @@ type Settings struct {
 	faults                                              []func(*brelliumtest.Emulator)
 }
 
-// Server is an emulator that can be reached.
+// Server is how a running emulator is reached.
 type Server struct {
-	URL, ClientID, ClientSecret string
-	Certificate                 string // the file to trust, empty without HTTPS
+	// URL is its base URL.
+	URL string
+	// ClientID and ClientSecret are the credentials that it accepts.
+	ClientID, ClientSecret string
+	// Certificate is the file with the certificate to trust; it is empty without
+	// HTTPS.
+	Certificate string
 }
 
-// NewSettings registers the flags.
+// NewSettings registers the flags of an emulator, such as addr and fault. Parse
+// flags before [Settings.Serve].
 func NewSettings(flags *flag.FlagSet) *Settings {
 	s := &Settings{}
 	flags.StringVar(&s.addr, "addr", "127.0.0.1:8080", "`address` to listen on")
@@ -87,8 +93,9 @@ func (s *Settings) check() error {
 	return nil
 }
 
-// Serve serves until ctx ends. It calls ready when the emulator listens; an error
-// before that is one of the flags. The log is for --log.
+// Serve serves an emulator until ctx ends, and then returns nil. It calls ready once
+// when the emulator listens; an error before that is about a flag, which it names.
+// If the flag log is set, each request is logged to log.
 func (s *Settings) Serve(ctx context.Context, log io.Writer, ready func(Server)) error {
 	if err := s.check(); err != nil {
 		return err
