@@ -182,7 +182,7 @@ func TestDoctorNamesTheDifference(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			emulator := brelliumtest.New(brelliumtest.WithAuditDelay(0))
+			emulator := brelliumtest.New(brelliumtest.WithAuditDelay(0), brelliumtest.WithRateLimit(100, 0.001)) // nothing refills while it runs
 			emulator.SeedAudits(30)
 			require.NoError(t, seed(t.Context(), emulator))
 			emulator.SetRemaining(100)
