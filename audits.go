@@ -78,9 +78,7 @@ type Audit struct {
 	raw
 }
 
-func (a *Audit) required() (field, kind string, set bool) {
-	return "audit_id", "text", !blank(a.AuditID)
-}
+func (a *Audit) required() (field, kind, id string) { return "audit_id", "text", a.AuditID }
 
 // Equal reports whether a and b have the same fields. RawJSON is not compared.
 func (a Audit) Equal(b Audit) bool { return sameFields(a, b) }
@@ -205,8 +203,11 @@ type AuditBatchUpdateResult struct {
 	raw
 }
 
-func (r *AuditBatchUpdateResult) required() (field, kind string, set bool) {
-	return "updated_audit_ids", "a list", r.UpdatedAuditIDs != nil
+func (r *AuditBatchUpdateResult) required() (field, kind, value string) {
+	if r.UpdatedAuditIDs != nil {
+		value = "set"
+	}
+	return "updated_audit_ids", "a list", value
 }
 
 // Equal reports whether r and other have the same fields. RawJSON is not compared.

@@ -53,7 +53,7 @@ func TestWaitForAuditEndsIfThereWillBeNone(t *testing.T) {
 		require.ErrorIs(t, err, brellium.ErrDocumentFailed)
 
 		emu.Inject(brelliumtest.OpDocumentRetrieve, brelliumtest.Respond(200, "application/json",
-			`{"document_id":"d","status":"complete","needs_audit":false,"audit_created":false}`))
+			`{"document_id":"`+results[1].DocumentID+`","status":"complete","needs_audit":false,"audit_created":false}`))
 		_, err = client.Documents.WaitForAudit(t.Context(), results[1].DocumentID)
 		require.ErrorIs(t, err, brellium.ErrNoAudit)
 
@@ -97,7 +97,7 @@ func TestWaitForAuditGoesOnWhereTheDocumentDoesNotSayWhetherItNeedsAnAudit(t *te
 			client := testkit.NewClient(t, emu)
 			results, err := client.Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
 			require.NoError(t, err)
-			unknown := brelliumtest.Respond(200, "application/json", `{"document_id":"d","status":"complete"`+fields+`}`)
+			unknown := brelliumtest.Respond(200, "application/json", `{"document_id":"`+results[0].DocumentID+`","status":"complete"`+fields+`}`)
 			emu.Inject(brelliumtest.OpDocumentRetrieve, unknown)
 			audit, err := client.Documents.WaitForAudit(t.Context(), results[0].DocumentID)
 			require.NoError(t, err)
@@ -141,8 +141,8 @@ func TestWaitForFinishedAudit(t *testing.T) {
 		none := brelliumtest.Respond(200, "application/json", `{"object":"list","data":[],"has_more":false}`)
 		emu.Inject(brelliumtest.OpAuditList, none, none)
 		emu.Inject(brelliumtest.OpDocumentRetrieve,
-			brelliumtest.Respond(200, "application/json", `{"document_id":"d","status":"error"}`),
-			brelliumtest.Respond(200, "application/json", `{"document_id":"d","status":"complete","needs_audit":false}`))
+			brelliumtest.Respond(200, "application/json", `{"document_id":"`+ids[2]+`","status":"error"}`),
+			brelliumtest.Respond(200, "application/json", `{"document_id":"`+ids[3]+`","status":"complete","needs_audit":false}`))
 		_, err = client.Documents.WaitForFinishedAudit(t.Context(), ids[2])
 		require.ErrorIs(t, err, brellium.ErrDocumentFailed)
 		_, err = client.Documents.WaitForFinishedAudit(t.Context(), ids[3])

@@ -95,6 +95,7 @@ type call struct {
 	last       outcome       // of the last attempt
 	failure    error         // of the last attempt; nil for success
 	lost       string        // what decoding left empty, for the report
+	id, email  string        // what the resource of the response must have
 
 	retry retryablehttp.Client
 	http  http.Client
@@ -114,6 +115,7 @@ func (c *Client) newCall(ctx context.Context, r request, cfg callConfig, p *part
 	}
 	call := &call{
 		client: c, parts: p, op: r.op, route: via, url: u, header: p.header, policy: cfg.policy, response: cfg.response,
+		id: r.id, email: r.email,
 		retryable: r.retryable || cfg.idempotent || r.op.retry == retryAlways,
 	}
 	if cfg.header != nil {
@@ -155,7 +157,7 @@ func (c *call) run(ctx context.Context, decode func(okResponse) error) error {
 		r.StatusCode, r.Header, r.RequestID, r.RateLimit = c.last.Status, c.last.Header, c.last.requestID, c.last.rate
 	}
 	if err == nil {
-		err = decode(okResponse{c.op, c.last.Status, c.last.requestID, c.last.Header, c.last.Body, c.client.strict, &c.lost})
+		err = decode(okResponse{c.op, c.last.Status, c.last.requestID, c.last.Header, c.last.Body, c.client.strict, &c.lost, c.id, c.email})
 	}
 	c.reportEnd(ctx, begun, err)
 	return err

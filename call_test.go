@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -35,7 +34,7 @@ func TestHeadersOfConcurrentCallsDoNotMix(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
+		_, _ = fmt.Fprintf(w, `{"audit_id":"%d"}`, id)
 	}))
 	defer server.Close()
 	client := testkit.NewTokenClient(t, brellium.WithBaseURL(server.URL), brellium.WithoutRateLimiter())
@@ -130,7 +129,7 @@ func TestContextValuesReachTheTransport(t *testing.T) {
 	type key struct{}
 	client := testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
 		assert.Equal(t, "v", r.Context().Value(key{}))
-		return testkit.Reply(200, nil, `{"audit_id":"a"}`), nil
+		return testkit.Reply(200, nil, testkit.SampleAudit), nil
 	})
 	require.NoError(t, testkit.Retrieve(context.WithValue(t.Context(), key{}, "v"), client))
 }
@@ -175,7 +174,7 @@ func TestOwnLimiter(t *testing.T) {
 				panic("limiter")
 			}
 			return nil, nil
-		}, testkit.Reply(200, nil, `{"audit_id":"a"}`))
+		}, testkit.Reply(200, nil, testkit.SampleAudit))
 		assert.PanicsWithValue(t, "limiter", func() { _ = testkit.Retrieve(t.Context(), client) })
 		require.NoError(t, testkit.Retrieve(t.Context(), client), "the one place is free again")
 	})
@@ -186,7 +185,7 @@ func TestOwnLimiter(t *testing.T) {
 		client := with(t, func(ctx context.Context) (brellium.Permit, error) {
 			after = append(after, brellium.IsRateLimitRetry(ctx))
 			return testkit.Permit{Results: &reported}, nil
-		}, testkit.Reply(429, http.Header{"Retry-After": {"2"}}, ""), testkit.Reply(503, nil, ""), testkit.Reply(503, headers, ""), testkit.Reply(200, headers, `{"audit_id":"a"}`))
+		}, testkit.Reply(429, http.Header{"Retry-After": {"2"}}, ""), testkit.Reply(503, nil, ""), testkit.Reply(503, headers, ""), testkit.Reply(200, headers, testkit.SampleAudit))
 		require.NoError(t, testkit.Retrieve(t.Context(), client))
 		require.Len(t, reported, 4)
 		assert.Equal(t, brellium.LimiterResult{Spent: brellium.SpentNo, Refused: true, RetryAfter: 2 * time.Second}, reported[0])

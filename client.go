@@ -250,14 +250,16 @@ func (c *Client) MarshalJSON() ([]byte, error) { return redact.Marshal(c) }
 // Do calls an endpoint that has no method yet, in the same way as every other
 // call and with the same errors. path starts with a slash, is escaped, and may
 // have a query. body is sent as JSON: nil for none, a [json.RawMessage] as it is,
-// and anything else encoded. The response is decoded into into, unless that is
-// nil or the status is 204.
+// and anything else encoded. The response is decoded into into. A response without
+// a body, such as a 204, is then a [DecodeError]; pass nil if there may be none.
+// With nil, a body is an error only if it is HTML or says that the request failed.
 //
 // A resource of this package is cleared and then decoded as by its own methods,
 // with RawJSON and an error if the response has no id. A *[Page] of any type is
 // a page of a list: it has HasMore, NextCursor and RawJSON, its Next fetches
 // the page after it with the same options, and the errors are those of
-// [AuditService.List].
+// [AuditService.List]. Resources inside other types have no RawJSON; one without
+// an id in a list, a map or behind a pointer is a [DecodeError].
 //
 // [WithOperation] names the operation in errors and telemetry.
 //
@@ -281,13 +283,16 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any, op
 		return err
 	}
 	r.op = customOperation(method, cfg.operation)
+	if into != nil {
+		into = innermost(into)
+	}
 	if page, ok := into.(interface {
-		do(context.Context, *Client, request, callConfig) error
+		do(context.Context, *Client, request, callConfig, any) error
 	}); ok {
-		return page.do(ctx, c, r, cfg)
+		return page.do(ctx, c, r, cfg, into)
 	}
 	_, err = c.do(ctx, r, cfg, func(resp okResponse) error {
-		if into == nil || resp.status == http.StatusNoContent {
+		if into == nil {
 			return resp.decodeNothing()
 		}
 		return resp.decodeInto(into)

@@ -2,6 +2,7 @@ package brellium
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -44,9 +45,9 @@ func (r *raw) setRaw(source *rawSource, index int) { r.source, r.index = source,
 type record interface {
 	RawJSON() json.RawMessage
 	setRaw(source *rawSource, index int)
-	// required returns the name and kind of the field without which a response
-	// is something else, and whether it is set.
-	required() (field, kind string, set bool)
+	// required returns the name, kind and value of the field without which a
+	// response is something else. The value is blank if the field is not set.
+	required() (field, kind, value string)
 }
 
 // resource is a record that is a *T.
@@ -99,6 +100,7 @@ type okResponse struct {
 	body      []byte
 	strict    bool    // see WithStrictDecoding
 	lost      *string // filled with what a tolerant decoding left empty
+	id, email string  // what the resource must have; "": anything
 }
 
 // decodeError builds the error of a 2xx that cannot be used. A write has run
@@ -139,8 +141,76 @@ func (r okResponse) decodeInto(v any) error {
 		reflect.ValueOf(v).Elem().SetZero() // an id of an earlier call is none of this one
 		return decodeRecord(r, v, new(rawSource))
 	}
-	_, err := r.decode(v)
-	return err
+	if _, err := r.decode(v); err != nil {
+		return err
+	}
+	if blank := blankRecord(reflect.ValueOf(v), true, 0); blank != nil {
+		field, _, _ := required(blank)
+		return r.decodeError("a resource in the body has no " + field)
+	}
+	return nil
+}
+
+// blankRecord returns a resource in v that has no id, nil if there is none.
+// given is false for a field, whose zero value may be absent from the response.
+func blankRecord(v reflect.Value, given bool, depth int) record {
+	if depth++; depth > 100 { // v may have contained itself before
+		return nil
+	}
+	if v.CanAddr() && v.Addr().CanInterface() {
+		if r, ok := v.Addr().Interface().(record); ok {
+			if _, _, id := required(r); blank(id) && (given || !v.IsZero()) {
+				return r
+			}
+			return nil
+		}
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			return blankRecord(v.Elem(), true, depth)
+		}
+		if v.Kind() == reflect.Pointer && given {
+			return blankRecord(reflect.New(v.Type().Elem()), true, depth) // null in a list
+		}
+	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() <= reflect.Complex128 {
+			return nil // numbers, such as the bytes of a json.RawMessage
+		}
+		for i := range v.Len() {
+			if r := blankRecord(v.Index(i), true, depth); r != nil {
+				return r
+			}
+		}
+	case reflect.Map:
+		for entry := v.MapRange(); entry.Next(); {
+			value := reflect.New(v.Type().Elem()).Elem()
+			value.Set(entry.Value())
+			if r := blankRecord(value, true, depth); r != nil {
+				return r
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				if r := blankRecord(v.Field(i), false, depth); r != nil {
+					return r
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// innermost follows pointers to pointers, and sets those that are nil.
+func innermost(v any) any {
+	p := reflect.ValueOf(v)
+	for ; p.Elem().Kind() == reflect.Pointer; p = p.Elem() {
+		if p.Elem().IsNil() {
+			p.Elem().Set(reflect.New(p.Elem().Type().Elem()))
+		}
+	}
+	return p.Interface()
 }
 
 // decodeRecord decodes a response that is one resource, which keeps source.
@@ -153,7 +223,7 @@ func decodeRecord(r okResponse, v record, source *rawSource) error {
 	if err != nil {
 		return err
 	}
-	if reason := missing(v, body, "the body"); reason != "" {
+	if reason := cmp.Or(missing(v, body, "the body"), r.another(v)); reason != "" {
 		return r.decodeError(reason)
 	}
 	source.item = func(int) json.RawMessage { return body }
@@ -177,12 +247,26 @@ func (r okResponse) decodeTolerantly(data []byte, v any, d *jsonscan.Tolerant) e
 	return nil
 }
 
+// another says that v is not the resource that was requested, "" if it is.
+func (r okResponse) another(v record) string {
+	field, _, id := required(v)
+	of, ok := v.(addressed)
+	switch {
+	case r.id != "" && id != r.id:
+	case r.email != "" && ok && !blank(of.address()) && !sameAddress(of.address(), r.email):
+		field = "email"
+	default:
+		return ""
+	}
+	return "the " + field + " of the body is not the one of the request"
+}
+
 // required calls v.required. It is not set where v is a type of the caller's that
 // embeds a nil pointer to a resource.
-func required(v record) (field, want string, set bool) {
+func required(v record) (field, want, value string) {
 	defer func() {
 		if recover() != nil {
-			field, want, set = "id", "a string", false
+			field, want, value = "id", "text", ""
 		}
 	}()
 	return v.required()
@@ -191,15 +275,15 @@ func required(v record) (field, want string, set bool) {
 // missing returns what v lacks to be a resource, "" for nothing. what names data,
 // the object that v was decoded from.
 func missing(v record, data []byte, what string) string {
-	field, want, set := required(v)
-	if set {
+	field, want, value := required(v)
+	if !blank(value) {
 		return ""
 	}
 	if kind := jsonscan.Kind(data); kind != "an object" {
 		return what + " is " + kind + " instead of an object"
 	}
-	value, found := jsonscan.Member(data, field)
-	switch kind := jsonscan.Kind(value); {
+	received, found := jsonscan.Member(data, field)
+	switch kind := jsonscan.Kind(received); {
 	case !found:
 		return what + " has no " + field + keysOf(data)
 	case want == "a list" && kind == "null":
@@ -275,8 +359,8 @@ func decodeItems[T any](r okResponse, key string, fast []T, odd bool) (items []T
 	}}
 	items = fast[:0]
 	for i := range fast {
-		if v, ok := any(&fast[i]).(record); ok {
-			if _, _, set := required(v); !set {
+		if v, ok := innermost(&fast[i]).(record); ok {
+			if _, _, id := required(v); blank(id) {
 				if unusable == nil {
 					unusable = r.decodeError(missing(v, raws[i], itemName(key, i)))
 				}
@@ -313,10 +397,16 @@ func decodeOddItems[T any](r okResponse, key string, list json.RawMessage) (item
 	}
 	for i, data := range raws {
 		var item T
-		if v, ok := any(&item).(record); !ok {
+		if v, ok := innermost(&item).(record); !ok {
+			reason := ""
 			if err := json.Unmarshal(data, &item); err != nil {
+				reason = itemName(key, i) + ": " + decodeReason(data, &item, err)
+			} else if kind := reflect.TypeFor[T]().Kind(); jsonscan.Kind(data) == "null" && (kind == reflect.Struct || kind == reflect.Pointer) {
+				reason = itemName(key, i) + " is null" // a blank T is not what was sent
+			}
+			if reason != "" {
 				if unusable == nil {
-					unusable = r.decodeError(itemName(key, i) + ": " + decodeReason(data, &item, err))
+					unusable = r.decodeError(reason)
 				}
 				continue // without RawJSON, it needs no place in raws
 			}
@@ -338,7 +428,8 @@ func (r okResponse) json() json.RawMessage {
 }
 
 // decode decodes the response into v. Its error quotes nothing of the body. odd
-// reports whether the body is an object with a value that does not fit v.
+// reports whether the body is an object with a value that does not fit v, or with a
+// list that seems to contain null.
 func (r okResponse) decode(v any) (odd bool, err error) {
 	body := r.json()
 	if len(bytes.TrimSpace(body)) == 0 {
@@ -353,14 +444,37 @@ func (r okResponse) decode(v any) (odd bool, err error) {
 	if bytes.Equal(bytes.TrimSpace(body), []byte("null")) {
 		return false, r.decodeError("the body is null")
 	}
-	return false, nil
+	return jsonscan.NullInList(body) && isObject(body), nil
 }
 
-// decodeNothing is decode for a response whose content does not matter. HTML is
-// an error all the same: it is not the API that sent it.
+// decodeNothing is decode for a response whose content does not matter, unless it
+// says that the request failed or was about another resource. HTML is an error: it
+// is not the API that sent it.
 func (r okResponse) decodeNothing() error {
-	if body := bytes.TrimSpace(r.json()); len(body) > 0 && body[0] == '<' {
+	body := r.json()
+	if text := bytes.TrimSpace(body); len(text) > 0 && text[0] == '<' {
 		return r.decodeError(htmlInstead)
+	}
+	if !isObject(body) {
+		return nil
+	}
+	for key, value := range jsonscan.Members(body) {
+		switch key = strings.ToLower(key); key {
+		case "error", "errors":
+			if jsonscan.Given(value) {
+				return r.decodeError("the body has an error although the status is a success")
+			}
+		case "deleted", "success", "ok":
+			if string(value) == "false" {
+				return r.decodeError("the field " + key + " is false although the status is a success")
+			}
+		}
+	}
+	var user User // the only resource that can be deleted
+	if r.id != "" && new(jsonscan.Tolerant).Decode(body, &user) && !blank(user.UserID) {
+		if reason := r.another(&user); reason != "" {
+			return r.decodeError(reason)
+		}
 	}
 	return nil
 }

@@ -70,9 +70,7 @@ type Document struct {
 	raw
 }
 
-func (d *Document) required() (field, kind string, set bool) {
-	return "document_id", "text", !blank(d.DocumentID)
-}
+func (d *Document) required() (field, kind, id string) { return "document_id", "text", d.DocumentID }
 
 // Equal reports whether d and other have the same fields, the upload URL
 // included. RawJSON is not compared.

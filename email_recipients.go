@@ -26,9 +26,11 @@ type EmailRecipient struct {
 	raw
 }
 
-func (r *EmailRecipient) required() (field, kind string, set bool) {
-	return "email_recipient_id", "text", !blank(r.EmailRecipientID)
+func (r *EmailRecipient) required() (field, kind, id string) {
+	return "email_recipient_id", "text", r.EmailRecipientID
 }
+
+func (r *EmailRecipient) address() string { return r.Email }
 
 // Equal reports whether r and other have the same fields. RawJSON is not compared.
 func (r EmailRecipient) Equal(other EmailRecipient) bool { return sameFields(r, other) }
@@ -70,7 +72,7 @@ func (s *EmailRecipientService) Create(ctx context.Context, params EmailRecipien
 	if err := validateEmail(params.Email); err != nil {
 		return nil, err
 	}
-	return fetch[EmailRecipient](ctx, s.client, request{op: opEmailRecipientsCreate, body: params}, opts)
+	return fetch[EmailRecipient](ctx, s.client, request{op: opEmailRecipientsCreate, body: params, email: params.Email}, opts)
 }
 
 // Retrieve returns one email recipient. It is retried after transient failures.

@@ -36,8 +36,8 @@ func (s *UserService) Ensure(ctx context.Context, params UserCreateParams, opts 
 		return nil, err
 	}
 	e := ensuring[User, *User]{
-		client: s.client, opts: opts, email: params.Email, of: func(u *User) string { return u.Email },
-		create: request{op: opUsersCreate, body: params}, list: opUsersList,
+		client: s.client, opts: opts,
+		create: request{op: opUsersCreate, body: params, email: params.Email}, list: opUsersList,
 		done: []ErrorCode{CodeInvitationPending, CodeUserExists},
 	}
 	return e.run(ctx)
@@ -64,8 +64,8 @@ func (s *EmailRecipientService) Ensure(ctx context.Context, params EmailRecipien
 		return nil, err
 	}
 	e := ensuring[EmailRecipient, *EmailRecipient]{
-		client: s.client, opts: opts, email: params.Email, of: recipientEmail,
-		create: request{op: opEmailRecipientsCreate, body: params}, list: opEmailRecipientsList,
+		client: s.client, opts: opts,
+		create: request{op: opEmailRecipientsCreate, body: params, email: params.Email}, list: opEmailRecipientsList,
 		done: []ErrorCode{CodeEmailRecipientExists},
 	}
 	return e.run(ctx)
@@ -83,10 +83,8 @@ func (s *EmailRecipientService) FindByEmail(ctx context.Context, email string, o
 	if err := validateEmail(email); err != nil {
 		return nil, err
 	}
-	return findByEmail(ctx, s.client, opEmailRecipientsList, email, recipientEmail, opts)
+	return findByEmail[EmailRecipient](ctx, s.client, opEmailRecipientsList, email, opts)
 }
-
-func recipientEmail(r *EmailRecipient) string { return r.Email }
 
 // EnsureOutcome is what a successful Ensure did.
 type EnsureOutcome string
@@ -129,13 +127,11 @@ const (
 )
 
 // ensuring is one Ensure of either resource.
-type ensuring[T any, P resource[T]] struct {
+type ensuring[T any, P person[T]] struct {
 	client *Client
 	create request
 	done   []ErrorCode // codes of a 409 that mean that the item exists
 	list   *operation
-	email  string
-	of     func(*T) string
 	opts   []CallOption
 }
 
@@ -205,7 +201,7 @@ func worthSendingAgain(err error) bool {
 // lookUp finds the item that conflict reports, in a list that may lag behind.
 func (e *ensuring[T, P]) lookUp(ctx context.Context, attempts int, conflict *APIError) (*T, error) {
 	for looks := 1; ; looks++ {
-		found, err := findByEmail(ctx, e.client, e.list, e.email, e.of, append(slices.Clip(e.opts), withoutBodyFields()))
+		found, err := findByEmail[T, P](ctx, e.client, e.list, e.create.email, append(slices.Clip(e.opts), withoutBodyFields()))
 		missing, ok := err.(*notFoundError)
 		if !ok {
 			return found, err
@@ -220,9 +216,21 @@ func (e *ensuring[T, P]) lookUp(ctx context.Context, attempts int, conflict *API
 	}
 }
 
+// addressed is a record with an email address, and person one that is a *T.
+type (
+	addressed interface {
+		record
+		address() string
+	}
+	person[T any] interface {
+		*T
+		addressed
+	}
+)
+
 // findByEmail searches the list for email. It compares the items' own addresses,
 // since the server may ignore the filter.
-func findByEmail[T any](ctx context.Context, c *Client, op *operation, email string, of func(*T) string, opts []CallOption) (*T, error) {
+func findByEmail[T any, P person[T]](ctx context.Context, c *Client, op *operation, email string, opts []CallOption) (*T, error) {
 	query := func() (url.Values, error) { return url.Values{"email": {email}}, nil }
 	l, cursor, err := newLister[T](c, op, query, opts, false)
 	if err != nil {
@@ -233,12 +241,13 @@ func findByEmail[T any](ctx context.Context, c *Client, op *operation, email str
 	for p, err := l.page(ctx, place{}, cursor, l.cfg.response); ; p, err = p.Next(ctx) {
 		if p != nil {
 			for i := range p.Data {
-				switch item := &p.Data[i]; {
-				case of(item) == "":
+				item := &p.Data[i]
+				switch address := P(item).address(); {
+				case strings.TrimSpace(address) == "":
 					blank = true
-				case of(item) == email:
+				case address == email:
 					return detached(item), nil
-				case similar == nil && equalFoldASCII(of(item), email):
+				case similar == nil && sameAddress(address, email):
 					similar = detached(item)
 				}
 			}
@@ -312,9 +321,10 @@ func validateEmail(email string) error {
 	return &ValidationError{Field: "Email", Reason: reason}
 }
 
-// equalFoldASCII ignores the case of ASCII letters only. Folding other letters
-// could confuse two people.
-func equalFoldASCII(a, b string) bool {
+// sameAddress ignores spaces around an address and the case of ASCII letters only.
+// Folding other letters could confuse two people.
+func sameAddress(a, b string) bool {
+	a, b = strings.TrimSpace(a), strings.TrimSpace(b)
 	if len(a) != len(b) {
 		return false
 	}

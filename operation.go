@@ -103,6 +103,7 @@ type request struct {
 	id, idField string // fills the path's placeholder; the field's name in errors
 	query       string
 	body        any
+	email       string // that the resource of the response must have
 	retryable   bool   // for an operation whose rule depends on the body
 	path        string // replaces the operation's template (Client.Do)
 }

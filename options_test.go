@@ -282,7 +282,7 @@ func TestBaseURLMayHaveAPath(t *testing.T) {
 	}
 	client := testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
 		assert.Equal(t, "/a%2Fb%20c/v2/audits/x%2Fy", r.URL.EscapedPath())
-		return testkit.Reply(200, nil, `{"audit_id":"a"}`), nil
+		return testkit.Reply(200, nil, `{"audit_id":"x/y"}`), nil
 	}, brellium.WithBaseURL("https://gw.example.test/a%2Fb%20c"))
 	_, err := client.Audits.Retrieve(t.Context(), "x/y")
 	require.NoError(t, err)
@@ -378,7 +378,7 @@ func lastRequest(t *testing.T, response string) (*brellium.Client, *url.Values, 
 func TestWithQueryAddsOrReplacesAParameter(t *testing.T) {
 	ctx := t.Context()
 	opts := []brellium.CallOption{brellium.WithQuery("page_size", "7"), brellium.WithQuery("flags", "a&b= é"), brellium.WithQuery("page_size", "8")}
-	client, query, _ := lastRequest(t, `{"data":[],"has_more":false,"audit_id":"x","user_id":"u","documents":[{"document_id":"d"}]}`)
+	client, query, _ := lastRequest(t, `{"data":[],"has_more":false,"audit_id":"x","user_id":"x","documents":[{"document_id":"d"}]}`)
 	_, err := client.Audits.List(ctx, brellium.AuditListParams{Flags: []string{"x", "y"}, SetID: "s", Cursor: "c"}, opts...)
 	require.NoError(t, err)
 	assert.Equal(t, url.Values{"page_size": {"8"}, "flags": {"a&b= é"}, "set_id": {"s"}, "cursor": {"c"}}, *query)

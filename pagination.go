@@ -101,7 +101,10 @@ func list[T any](ctx context.Context, c *Client, op *operation, query func() (ur
 }
 
 // do is [Client.Do] for a list.
-func (p *Page[T]) do(ctx context.Context, c *Client, r request, cfg callConfig) error {
+func (p *Page[T]) do(ctx context.Context, c *Client, r request, cfg callConfig, into any) error {
+	if into != any(p) {
+		return &ValidationError{Field: "into", Reason: "must be a Page and not a type that embeds one"}
+	}
 	l, cursor := listerOf[T](c, r, cfg)
 	first, err := l.page(ctx, place{}, cursor, cfg.response)
 	if first != nil {

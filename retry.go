@@ -180,6 +180,7 @@ func (c *call) failureOf(caller context.Context) error {
 		return nil
 	case o.verdict == VerdictRejected && o.Status == http.StatusNotFound && c.op.goneIsDone && c.sawUnknown:
 		o.verdict, o.reason = VerdictDone, "gone after a retry"
+		o.Body = nil // of the 404
 		return nil
 	case o.verdict == VerdictCanceled:
 		c.mayHaveRun = c.mayHaveRun || o.Sent && c.op.write

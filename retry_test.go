@@ -61,7 +61,7 @@ func TestInvalidRetryAfterFallsBackToResetOrOneSecond(t *testing.T) {
 				sent = append(sent, time.Now())
 				header := http.Header{}
 				if len(sent) > 1 {
-					return testkit.Reply(200, header, `{"audit_id":"a"}`), nil
+					return testkit.Reply(200, header, testkit.SampleAudit), nil
 				}
 				if tc.retryAfter != "" {
 					header.Set("Retry-After", tc.retryAfter)

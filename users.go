@@ -29,7 +29,8 @@ type User struct {
 	raw
 }
 
-func (u *User) required() (field, kind string, set bool) { return "user_id", "text", !blank(u.UserID) }
+func (u *User) required() (field, kind, id string) { return "user_id", "text", u.UserID }
+func (u *User) address() string                    { return u.Email }
 
 // Equal reports whether u and other have the same fields. RawJSON is not compared.
 func (u User) Equal(other User) bool { return sameFields(u, other) }
@@ -73,7 +74,7 @@ func (s *UserService) Create(ctx context.Context, params UserCreateParams, opts 
 	if err := validateEmail(params.Email); err != nil {
 		return nil, err
 	}
-	return fetch[User](ctx, s.client, request{op: opUsersCreate, body: params}, opts)
+	return fetch[User](ctx, s.client, request{op: opUsersCreate, body: params, email: params.Email}, opts)
 }
 
 // Retrieve returns one user. It is retried after transient failures.

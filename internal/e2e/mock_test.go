@@ -17,19 +17,19 @@ import (
 )
 
 // mocked reports whether a call of client reaches the mock. The server of real
-// returns another audit.
+// returns an audit with another status.
 func mocked(t *testing.T, client *brellium.Client) bool {
 	t.Helper()
-	httpmock.RegisterResponder("GET", `=~/v2/audits/`, httpmock.NewStringResponder(200, `{"audit_id":"mock"}`))
+	httpmock.RegisterResponder("GET", `=~/v2/audits/`, httpmock.NewStringResponder(200, testkit.SampleAudit[:len(testkit.SampleAudit)-1]+`,"status":"mock"}`))
 	audit, err := client.Audits.Retrieve(t.Context(), brelliumtest.SampleAuditID, brellium.WithMaxRetries(0))
 	require.NoError(t, err)
-	return audit.AuditID == "mock"
+	return audit.Status == "mock"
 }
 
 // jarcoal/httpmock#22, jarcoal/httpmock#76, jarcoal/httpmock#88, jarcoal/httpmock#89,
 // jarcoal/httpmock#107, jarcoal/httpmock#154
 func TestMockIsUsedInEveryOrder(t *testing.T) {
-	server, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"audit_id":"real"}`) }, nil)
+	server, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, testkit.SampleAudit) }, nil)
 	options := func(hc *http.Client) []brellium.ClientOption {
 		opts := []brellium.ClientOption{brellium.WithBaseURL(server.URL), brellium.WithoutRateLimiter()}
 		if hc != nil {
@@ -71,7 +71,7 @@ func TestMockIsUsedInEveryOrder(t *testing.T) {
 
 // For example a tracer, or a transport with a company's certificates.
 func TestReplacedDefaultTransportIsUsedAtEachAttempt(t *testing.T) {
-	server, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"audit_id":"a"}`) }, nil)
+	server, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, testkit.SampleAudit) }, nil)
 	client := testkit.NewTokenClient(t, brellium.WithBaseURL(server.URL), brellium.WithoutRateLimiter())
 	original := http.DefaultTransport
 	defer func() { http.DefaultTransport = original }()

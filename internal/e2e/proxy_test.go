@@ -179,7 +179,7 @@ func TestAHostThatIsUnknownForAMomentIsFoundAgain(t *testing.T) {
 // influxdata/influxdb-client-go#183, googleapis/google-cloud-go#10948
 func TestCloseIdleConnections(t *testing.T) {
 	closed := make(chan struct{}, 10)
-	respond := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"audit_id":"a"}`) }
+	respond := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, testkit.SampleAudit) }
 	server, connections := serve(t, respond, func(server *httptest.Server) {
 		count := server.Config.ConnState
 		server.Config.ConnState = func(c net.Conn, s http.ConnState) {

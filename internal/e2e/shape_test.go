@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -54,7 +55,7 @@ func (s shape) check(t *testing.T, name string, ids []string, err error) {
 	default:
 		require.ErrorAs(t, err, &decode, s.body)
 		reason = decode.Reason
-		assert.NotEmpty(t, decode.Body)
+		assert.Equal(t, s.body, string(decode.Body))
 	}
 	assert.Equal(t, strings.ReplaceAll(s.reason, "ID", name), reason, s.body)
 	assert.NotContains(t, err.Error(), "4471100")
@@ -170,24 +171,46 @@ var resourceShapes = []shape{
 	{body: `{"ID":null}`, reason: "the ID of the body is blank"},
 	{body: `{"ID":["4471100"]}`, reason: "the ID of the body is a list instead of text"},
 	{body: `{"ID":{"value":"4471100"}}`, reason: "the ID of the body is an object instead of text"},
-	{body: `{"ID":17}`, ids: "17"},
+	{body: `{"ID":1}`, ids: "1"},
 	{body: `{"ID":"1","object":{"a":1}}`, ids: "1"},
-	{body: `{"ID":"1","email":7,"status":8,"filename":9,"created_at":10,"timestamp":[]}`, ids: "1"},
+	{body: `{"ID":"1","email":[7],"status":8,"filename":9,"created_at":10,"timestamp":[]}`, ids: "1"},
 	{body: `[{"ID":"1"}]`, reason: "the body is JSON of an unexpected type"},
 	{body: `[]`, reason: "the body is JSON of an unexpected type"},
 	{body: `"1"`, reason: "the body is JSON of an unexpected type"},
 	{body: `true`, reason: "the body is JSON of an unexpected type"},
 	{body: `null`, reason: "the body is null"},
+	{body: `17`, reason: "the body is JSON of an unexpected type"},
+	{body: ``, reason: "the body is empty"},
+	{body: ` `, reason: "the body is empty"},
+	{body: "\ufeff", reason: "the body is empty"},
+	{body: `<html>4471100</html>`, reason: "the body is HTML instead of JSON"},
+	{body: `4471100 is not JSON`, reason: "the body is not valid JSON"},
+	{body: `{"ID":"4471100"`, reason: "the body is not valid JSON"},
+	{body: `{"ID":"1"}{"ID":"4471100"}`, reason: "the body is not valid JSON"},
+	{body: `{"ID":true}`, reason: "the body has another ID", ids: ""},
+	{body: `{"ID":"2"}`, reason: "the body has another ID"},
+	{body: `{"ID":"01"}`, reason: "the body has another ID"},
+	{body: `{"ID":1.0}`, reason: "the body has another ID"},
+	{body: `{"ID":"1","ID":"2"}`, reason: "the body has another ID"},
+	{body: `{"ID":"2","ID":"1"}`, ids: "1"},
+	{body: `{"Id":{"ID":"1"}}`, reason: "the body has no ID; it has Id"},
+	{body: `{"results":[{"ID":"1"}],"count":1}`, reason: "the body has no ID; it has results, count"},
+	{body: `{"ID":"\t\u00a0"}`, reason: "the ID of the body is blank"},
+	{body: `{"ID":[]}`, reason: "the ID of the body is a list instead of text"},
+	{body: `{"ID":{}}`, reason: "the ID of the body is an object instead of text"},
+	{body: `{"ID":null,"id":"4471100"}`, reason: "the ID of the body is blank"},
+	{body: `{"status":"ok","object":"4471100"}`, reason: "the body has no ID; it has status, object"},
+	{body: `{"ID":"1","flags":[null,"a"],"people":[null],"display_info":{},"email":null,"metadata":[],"external_metadata":7,"upload_url":{}}`, ids: "1"},
 }
 
 // resources are the methods that return one resource, by the name of the id.
 var resources = map[string][]func(ctx context.Context, c *brellium.Client) (id string, err error){
 	"audit_id": {
 		func(ctx context.Context, c *brellium.Client) (string, error) {
-			return idOf(c.Audits.Retrieve(ctx, "x"))(func(a *brellium.Audit) string { return a.AuditID })
+			return idOf(c.Audits.Retrieve(ctx, "1"))(func(a *brellium.Audit) string { return a.AuditID })
 		},
 		func(ctx context.Context, c *brellium.Client) (string, error) {
-			return idOf(c.Audits.Update(ctx, "x", brellium.AuditUpdateParams{Flags: []string{}}))(func(a *brellium.Audit) string { return a.AuditID })
+			return idOf(c.Audits.Update(ctx, "1", brellium.AuditUpdateParams{Flags: []string{}}))(func(a *brellium.Audit) string { return a.AuditID })
 		},
 		func(ctx context.Context, c *brellium.Client) (string, error) {
 			a := new(brellium.Audit)
@@ -197,12 +220,12 @@ var resources = map[string][]func(ctx context.Context, c *brellium.Client) (id s
 	},
 	"document_id": {
 		func(ctx context.Context, c *brellium.Client) (string, error) {
-			return idOf(c.Documents.Retrieve(ctx, "x"))(func(d *brellium.Document) string { return d.DocumentID })
+			return idOf(c.Documents.Retrieve(ctx, "1"))(func(d *brellium.Document) string { return d.DocumentID })
 		},
 	},
 	"user_id": {
 		func(ctx context.Context, c *brellium.Client) (string, error) {
-			return idOf(c.Users.Retrieve(ctx, "x"))(func(u *brellium.User) string { return u.UserID })
+			return idOf(c.Users.Retrieve(ctx, "1"))(func(u *brellium.User) string { return u.UserID })
 		},
 		func(ctx context.Context, c *brellium.Client) (string, error) {
 			return idOf(c.Users.Create(ctx, brellium.UserCreateParams{Email: "a@example.test"}))(func(u *brellium.User) string { return u.UserID })
@@ -213,7 +236,7 @@ var resources = map[string][]func(ctx context.Context, c *brellium.Client) (id s
 	},
 	"email_recipient_id": {
 		func(ctx context.Context, c *brellium.Client) (string, error) {
-			return idOf(c.EmailRecipients.Retrieve(ctx, "x"))(func(r *brellium.EmailRecipient) string { return r.EmailRecipientID })
+			return idOf(c.EmailRecipients.Retrieve(ctx, "1"))(func(r *brellium.EmailRecipient) string { return r.EmailRecipientID })
 		},
 		func(ctx context.Context, c *brellium.Client) (string, error) {
 			return idOf(c.EmailRecipients.Create(ctx, brellium.EmailRecipientCreateParams{Email: "a@example.test"}))(func(r *brellium.EmailRecipient) string { return r.EmailRecipientID })
@@ -234,11 +257,18 @@ func idOf[T any](v *T, err error) func(id func(*T) string) (string, error) {
 }
 
 func TestNoResourceOfAnotherShapeIsSilentlyWrong(t *testing.T) {
+	// The methods whose request names the id, which is 1.
+	named := map[string]bool{"audit_id0": true, "audit_id1": true, "document_id0": true, "user_id0": true, "email_recipient_id0": true}
 	for name, methods := range resources {
 		for i, method := range methods {
 			t.Run(fmt.Sprint(name, i), func(t *testing.T) {
 				for _, s := range resourceShapes {
 					s.body = strings.ReplaceAll(s.body, "ID", name)
+					if s.reason == "the body has another ID" {
+						if s.reason = "the ID of the body is not the one of the request"; !named[name+strconv.Itoa(i)] {
+							continue
+						}
+					}
 					synctest.Test(t, func(t *testing.T) { // Ensure pauses
 						id, err := method(t.Context(), responding(t, s.body))
 						var ids []string

@@ -14,6 +14,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -149,7 +150,7 @@ func TestNeverSentOrUnknown(t *testing.T) {
 // coinbase/chainstorage#134, coder/coder#23915: the end of the connection is the end
 // of the response.
 func TestResponseWithoutALengthThatBreaksOffIsLost(t *testing.T) {
-	const object = `{"audit_id":"a","user_id":"u","flags":["one"]}`
+	const object = `{"audit_id":"` + brelliumtest.SampleAuditID + `","user_id":"u","flags":["one"]}`
 	for name, head := range map[string]string{
 		"HTTP/1.0": "HTTP/1.0 200 OK\r\n\r\n", "Connection: close": "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n",
 	} {
@@ -245,7 +246,7 @@ func TestNetHTTPRetriesNothing(t *testing.T) {
 		server, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			if n.Add(1) == 1 {
-				_, _ = io.WriteString(w, `{"audit_id":"a","user_id":"u"}`)
+				_, _ = io.WriteString(w, `{"audit_id":"`+brelliumtest.SampleAuditID+`","user_id":"u"}`)
 				return
 			}
 			conn, _, err := http.NewResponseController(w).Hijack()
@@ -330,7 +331,7 @@ func http2Server(t *testing.T, react func(c net.Conn, stream uint32, n int32)) (
 // can decode.
 func respondOK(c net.Conn, stream uint32) {
 	writeFrame(c, frameHeaders, 0x4, stream, 0x88) // END_HEADERS; :status 200
-	writeFrame(c, frameData, flagEndStream, stream, []byte(`{"audit_id":"a","user_id":"u"}`)...)
+	writeFrame(c, frameData, flagEndStream, stream, []byte(`{"audit_id":"`+brelliumtest.SampleAuditID+`","user_id":"u"}`)...)
 }
 
 // goadesign/goa#3725, ethereum/go-ethereum#24291, kubernetes/kubernetes#92392;
@@ -417,7 +418,7 @@ func TestTransportMayCallAnotherHostFirst(t *testing.T) {
 		if r.URL.Path == "/v2/users" {
 			panic(http.ErrAbortHandler)
 		}
-		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
+		_, _ = io.WriteString(w, testkit.SampleAudit)
 	}, nil)
 	base := newTransport(t, nil)
 	client := via(t, server.URL, testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
@@ -471,7 +472,7 @@ func TestGetBodyReturnsTheBodyAgain(t *testing.T) {
 	client, err := brellium.NewClient(brellium.WithBaseURL("https://api.example.test"), brellium.WithClientCredentials("id", "secret"), brellium.WithoutRateLimiter(),
 		testkit.WithTransport(testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			if r.Body == nil {
-				return testkit.Reply(200, nil, `{"audit_id":"a"}`), nil
+				return testkit.Reply(200, nil, testkit.SampleAudit), nil
 			}
 			seen[r.Method+" "+r.URL.Path]++
 			sent, err := io.ReadAll(r.Body)
@@ -494,7 +495,7 @@ func TestGetBodyReturnsTheBodyAgain(t *testing.T) {
 			if r.URL.Path == "/v2/documents" {
 				return testkit.Reply(201, nil, `{"documents":[{"document_id":"d"}]}`), nil
 			}
-			return testkit.Reply(200, nil, `{"audit_id":"a"}`), nil
+			return testkit.Reply(200, nil, testkit.SampleAudit), nil
 		})))
 	require.NoError(t, err)
 	for _, c := range callers {
@@ -514,7 +515,7 @@ func TestFailedAttemptsReuseTheirConnection(t *testing.T) {
 			_, _ = w.Write(bytes.Repeat([]byte("x"), 20<<10))
 			return
 		}
-		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
+		_, _ = io.WriteString(w, testkit.SampleAudit)
 	}, nil)
 	transport := newTransport(t, nil)
 	transport.MaxConnsPerHost = 1
@@ -541,7 +542,7 @@ func TestFailedCallKeepsIdleConnections(t *testing.T) {
 		if r.Method == http.MethodPost {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
+		_, _ = io.WriteString(w, testkit.SampleAudit)
 	}, nil)
 	client := via(t, server.URL, newTransport(t, nil))
 	for range 10 {
@@ -589,7 +590,7 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 				_, _ = io.Copy(io.Discard, c)
 				return
 			}
-			if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n{\"audit_id\":\"a\"}"); err != nil {
+			if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: "+strconv.Itoa(len(testkit.SampleAudit))+"\r\n\r\n"+testkit.SampleAudit); err != nil {
 				return
 			}
 		}
@@ -606,7 +607,7 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 func TestDefaultTransportUsesHTTP2(t *testing.T) {
 	server, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, 2, r.ProtoMajor)
-		_, _ = io.WriteString(w, `{"audit_id":"a"}`)
+		_, _ = io.WriteString(w, testkit.SampleAudit)
 	}, func(s *httptest.Server) {
 		s.EnableHTTP2 = true
 		s.StartTLS()
@@ -659,7 +660,7 @@ func TestBodiesAreLimited(t *testing.T) {
 		testkit.IsAPIError(500, "INTERNAL")(t, err)
 	})
 	t.Run("the longest", func(t *testing.T) {
-		const object = `{"audit_id":"a"}`
+		const object = testkit.SampleAudit
 		body := endless{of: letters}
 		client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 200, ContentLength: -1, Body: struct {
@@ -808,7 +809,7 @@ func TestTransportPanicReleasesEverything(t *testing.T) {
 					case step == 1:
 						return testkit.Reply(403, nil, ""), nil // from here on one at a time
 					case step == 3:
-						return testkit.Reply(200, nil, `{"audit_id":"a"}`), nil
+						return testkit.Reply(200, nil, testkit.SampleAudit), nil
 					case how == "panic":
 						panic("transport")
 					}

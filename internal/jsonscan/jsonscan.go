@@ -137,6 +137,22 @@ func Count(body []byte) (n int) {
 	return n
 }
 
+// NullInList reports whether body, which is valid JSON, may have a list with an
+// element that is null. It is wrong only where text looks like that.
+func NullInList(body []byte) bool {
+	for rest := body; ; {
+		i := bytes.Index(rest, []byte("null"))
+		if i < 0 {
+			return false
+		}
+		before := bytes.TrimRight(rest[:i], " \n\r\t")
+		if n := len(before); n > 0 && (before[n-1] == '[' || before[n-1] == ',') {
+			return true
+		}
+		rest = rest[i+4:]
+	}
+}
+
 // KnownField returns the part of path, the name of a field in an error of
 // encoding/json for a value of type t, that t itself names. The keys of maps are
 // data and are left out, which the newer engine of encoding/json does not do.

@@ -63,10 +63,23 @@ func Kind(data []byte) string {
 	return "a number"
 }
 
+// Given reports whether data, a valid JSON value, is anything but null, false, 0 or
+// empty.
+func Given(data []byte) bool {
+	if kind := Kind(data); kind == "an object" || kind == "a list" {
+		return bytes.ContainsFunc(data[1:len(data)-1], func(r rune) bool { return !strings.ContainsRune(" \n\r\t", r) })
+	}
+	switch strings.Trim(string(data), "\" \n\r\t") {
+	case "", "null", "false", "0":
+		return false
+	}
+	return true
+}
+
 // Tolerant decodes objects whose fields may be of other kinds than expected: a
 // number for text, text for a number, 1.0 for an integer, one object for a list.
 // What cannot be converted leaves its field empty; a list is then empty as a
-// whole.
+// whole. An element of a list that is null is left out.
 type Tolerant struct {
 	// Odd describes the first value of another kind, and Lost the first one that
 	// left its field empty. They name the field and the kinds, and quote nothing.
@@ -170,13 +183,19 @@ func (d *Tolerant) list(data []byte, v reflect.Value, kind string) bool {
 	} else if json.Unmarshal(data, &values) != nil {
 		return false
 	}
-	v.Set(reflect.MakeSlice(v.Type(), len(values), len(values)))
-	for i, value := range values {
-		if !d.decode(value, v.Index(i)) || one && v.Index(i).IsZero() {
-			v.SetZero()
+	list := reflect.MakeSlice(v.Type(), 0, len(values))
+	for _, value := range values {
+		if Kind(value) == "null" {
+			d.note(&d.Odd, data, v.Type())
+			continue
+		}
+		element := reflect.New(v.Type().Elem()).Elem()
+		if !d.decode(value, element) || one && element.IsZero() {
 			return false
 		}
+		list = reflect.Append(list, element)
 	}
+	v.Set(list)
 	if one {
 		d.note(&d.Odd, data, v.Type())
 	}

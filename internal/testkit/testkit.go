@@ -94,6 +94,9 @@ func Concurrently(t *testing.T, n int, call func(ctx context.Context, i int) err
 	calls.Wait()
 }
 
+// SampleAudit is a response to Retrieve.
+const SampleAudit = `{"audit_id":"` + brelliumtest.SampleAuditID + `"}`
+
 // Retrieve is a call that only reads.
 func Retrieve(ctx context.Context, client *brellium.Client, opts ...brellium.CallOption) error {
 	_, err := client.Audits.Retrieve(ctx, brelliumtest.SampleAuditID, opts...)
