@@ -304,7 +304,7 @@ func keysOf(data []byte) string {
 	var named []string
 	others := 0
 	for key := range jsonscan.Members(data) {
-		if len(named) < most && safeKey(key) {
+		if len(named) < most && jsonscan.Plain(key) {
 			named = append(named, key)
 		} else {
 			others++
@@ -319,12 +319,6 @@ func keysOf(data []byte) string {
 		return "; it has " + plural(others, "other key")
 	}
 	return "; it has " + strings.Join(named, ", ") + " and " + plural(others, "other key")
-}
-
-// safeKey reports whether key looks like the name of a field.
-func safeKey(key string) bool {
-	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
-	return key != "" && len(key) <= 32 && strings.Trim(key, letters) == ""
 }
 
 // decodeItems completes the decoding of the list at key. fast are its items as

@@ -111,7 +111,7 @@ func FuzzDecodePage(f *testing.F) {
 
 func decodesPage[T any, P resource[T]](t *testing.T, op *operation, body []byte) {
 	p := new(Page[T])
-	_, err := decodePage(received(op, body), p, defaultLimit)
+	_, err := decodePage(received(op, body), p, defaultLimit, new(place))
 	if err != nil {
 		require.IsType(t, &DecodeError{}, err)
 		if p.source == nil {
@@ -195,7 +195,7 @@ func BenchmarkDecodePage(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			var p Page[Audit]
-			_, err := decodePage(received(opAuditsList, body), &p, defaultLimit)
+			_, err := decodePage(received(opAuditsList, body), &p, defaultLimit, new(place))
 			if err != nil || len(p.Data) != 100 || len(p.Data[99].RawJSON()) < 2000 {
 				b.Fatal("not decoded")
 			}

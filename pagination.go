@@ -119,13 +119,16 @@ func (l *lister[T]) page(ctx context.Context, at place, cursor string, into *Res
 	r, op := l.request, l.request.op
 	if cursor != "" {
 		r.query = withParameter(r.query, "cursor", cursor)
+		if at.number == 0 {
+			at.seen = -1
+		}
 	}
 	cfg := l.cfg
 	cfg.response = into
 	p := new(Page[T])
 	var broken string
 	_, err := l.client.do(ctx, r, cfg, func(r okResponse) (err error) {
-		broken, err = decodePage(r, p, l.limit)
+		broken, err = decodePage(r, p, l.limit, &at)
 		return err
 	})
 	if p.source == nil { // not a page
@@ -137,10 +140,6 @@ func (l *lister[T]) page(ctx context.Context, at place, cursor string, into *Res
 	if !p.HasMore && broken == "" {
 		p.NextCursor = ""
 		return p, err
-	}
-	at.number++
-	if at.empty++; len(p.Data) > 0 {
-		at.empty = 0
 	}
 	switch next := p.NextCursor; {
 	case broken != "":
@@ -169,8 +168,9 @@ func (l *lister[T]) page(ctx context.Context, at place, cursor string, into *Res
 // ends would otherwise spend the rate limit for nothing.
 const maxEmptyPages = 100
 
-// place is where a page is in its list.
-type place struct{ number, empty int }
+// place is where a page is in its list: how many pages and items come before it, and
+// how many pages just before it are empty. seen is negative if it is not known.
+type place struct{ number, seen, empty int }
 
 // cursors records the cursors of one list by their hashes, so that a list whose
 // cursors form a cycle ends at the first repeated one.
@@ -318,8 +318,8 @@ func (a *prefetched[T]) stop() {
 
 // decodePage decodes a list response, each item with its own RawJSON. Items that
 // cannot be used are left out, and err is about the first of them. broken is why
-// the page does not say whether another one follows.
-func decodePage[T any](r okResponse, p *Page[T], limit int) (broken string, err error) {
+// the page does not say whether another one follows. at moves to the page after it.
+func decodePage[T any](r okResponse, p *Page[T], limit int, at *place) (broken string, err error) {
 	var body struct {
 		Data       []T     `json:"data"`
 		HasMore    *bool   `json:"has_more"`
@@ -344,17 +344,23 @@ func decodePage[T any](r okResponse, p *Page[T], limit int) (broken string, err 
 		}
 		body.HasMore, body.NextCursor, broken = link.HasMore, link.NextCursor, d.Lost
 	}
-	if body.HasMore == nil && body.NextCursor == nil && broken == "" {
-		total := len(items)
-		if unusable != nil {
-			var all struct {
-				Data []json.RawMessage `json:"data"`
-			}
-			if json.Unmarshal(r.json(), &all) == nil {
-				total = len(all.Data)
-			}
+	total := len(items)
+	if unusable != nil {
+		var all struct {
+			Data []json.RawMessage `json:"data"`
 		}
-		broken = linkMissing(r.json(), total >= limit)
+		if json.Unmarshal(r.json(), &all) == nil {
+			total = len(all.Data)
+		}
+	}
+	if body.HasMore == nil && body.NextCursor == nil && broken == "" {
+		broken = linkMissing(r, total, *at, limit)
+	}
+	if at.number++; at.seen >= 0 {
+		at.seen += total
+	}
+	if at.empty++; total > 0 {
+		at.empty = 0
 	}
 	p.Data = items
 	p.setRaw(source, wholePage)
@@ -367,43 +373,32 @@ func decodePage[T any](r okResponse, p *Page[T], limit int) (broken string, err 
 	return broken, unusable
 }
 
-// linkMissing is for a page without has_more and next_cursor. It returns what
-// suggests that another page follows all the same, "" for nothing.
-func linkMissing(page []byte, full bool) string {
-	var other string
-	for key, value := range jsonscan.Members(page) {
-		switch {
-		case strings.EqualFold(key, "next_cursor"): // null: the last page
-			return ""
-		case strings.EqualFold(key, "data") || strings.EqualFold(key, "has_more"):
-		case linkLike(key):
-			other = key
-		default:
-			for inner := range jsonscan.Members(value) {
-				if linkLike(inner) {
-					if other = inner; safeKey(key) {
-						other = key + "." + inner
-					}
-				}
-			}
-		}
+// linkMissing is for a page without has_more, whose next_cursor is null or absent.
+// It returns what suggests that another page follows all the same, "" for nothing.
+func linkMissing(r okResponse, items int, at place, limit int) string {
+	p := jsonscan.Paging{Items: items, Seen: at.seen + items, Pages: at.number + 1}
+	if at.seen < 0 {
+		p.Seen, p.Pages = -1, -1
 	}
-	switch {
+	p.Read(r.json())
+	_, named := jsonscan.Member(r.json(), "next_cursor")
+	link := strings.ToLower(strings.Join(r.header.Values("Link"), ","))
+	switch other := p.Next; {
+	case other == "" && (strings.Contains(link, `rel="next"`) || strings.Contains(link, "rel=next")):
+		return "the page has a Link header instead of has_more or next_cursor"
+	case other == "" && (named || p.Ended != ""):
+		return ""
+	case other == "" && p.Count != "":
+		other = p.Count
+		fallthrough
 	case other != "":
 		return "the page has " + other + " instead of has_more or next_cursor"
-	case full:
+	case p.Whole != "":
+		return ""
+	case p.Scheme != "":
+		return "the page has " + p.Scheme + " instead of has_more or next_cursor"
+	case items >= limit || p.Full != "":
 		return "a full page has neither has_more nor next_cursor"
 	}
 	return ""
-}
-
-// linkLike reports whether other APIs use key for the link to the next page.
-func linkLike(key string) bool {
-	switch strings.ToLower(strings.Trim(strings.NewReplacer("_", "", "-", "").Replace(key), "@$")) {
-	case "next", "nextpage", "nextpagetoken", "nextpageurl", "nexttoken", "nexturl", "nexturi", "nextlink", "nextcursor", "nextoffset", "nextmarker",
-		"hasmore", "hasnext", "hasnextpage", "more", "links", "paging", "pagination", "pageinfo", "cursor", "cursors", "endcursor",
-		"page", "pages", "pagenumber", "pagecount", "pagetoken", "totalpages", "lastpage", "offset", "continuation", "continuationtoken", "marker", "scrollid":
-		return true
-	}
-	return false
 }

@@ -104,7 +104,8 @@ var listShapes = []shape{
 	{body: `{"data":[{"ID":"1"}],"next_cursor":{"after":"4471100"}}`, ids: "1", reason: "the field next_cursor is an object instead of text", paging: true},
 	{body: `{"data":[{"ID":"1"}],"next_page_token":"4471100"}`, ids: "1", reason: "the page has next_page_token instead of has_more or next_cursor", paging: true},
 	{body: `{"data":[{"ID":"1"}],"nextCursor":"4471100"}`, ids: "1", reason: "the page has nextCursor instead of has_more or next_cursor", paging: true},
-	{body: `{"data":[{"ID":"1"}],"links":{"self":"4471100"}}`, ids: "1", reason: "the page has links instead of has_more or next_cursor", paging: true},
+	{body: `{"data":[{"ID":"1"}],"links":{"self":"4471100"}}`, ids: "1"},
+	{body: `{"data":[{"ID":"1"}],"links":{"next":"4471100"}}`, ids: "1", reason: "the page has links.next instead of has_more or next_cursor", paging: true},
 	{body: `{"data":[{"ID":"1"}],"meta":{"next_cursor":"4471100"}}`, ids: "1", reason: "the page has meta.next_cursor instead of has_more or next_cursor", paging: true},
 	{body: `{"data":[{"ID":"1"}],"4471100":{"next":1}}`, ids: "1", reason: "the page has next instead of has_more or next_cursor", paging: true},
 	{body: `{"data":[{"ID":"1"}],"meta":{"took":7}}`, ids: "1"},
@@ -346,6 +347,68 @@ func TestAMissingListIsNoEmptyOne(t *testing.T) {
 		assert.NotErrorIs(t, err, brellium.ErrNotFound)
 		_, err = brellium.Collect(client.Users.All(t.Context(), brellium.UserListParams{}))
 		require.ErrorAs(t, err, &decode, body)
+	}
+}
+
+// What other APIs say of another page is not passed over, nor taken for more than
+// it says.
+func TestKeysOfOtherAPIsThatMeanMore(t *testing.T) {
+	read := func(items int, rest string, header http.Header) string {
+		body := `{"data":[` + strings.TrimSuffix(strings.Repeat(`{"user_id":"1"},`, items), ",") + `]` + rest + `}`
+		client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) { return testkit.Reply(200, header, body), nil })
+		users, err := brellium.Collect(client.Users.All(t.Context(), brellium.UserListParams{}))
+		assert.Len(t, users, items, rest)
+		var paging *brellium.PaginationError
+		if err == nil {
+			return ""
+		}
+		require.ErrorAs(t, err, &paging, rest)
+		assert.NotContains(t, err.Error(), "44711")
+		return strings.TrimSuffix(strings.TrimPrefix(paging.Reason, "the page has "), " instead of has_more or next_cursor")
+	}
+	for rest, key := range map[string]string{ // of a page that is not full
+		`,"next":"/v2/users?page=4471100"`: "next", `,"next":2`: "next", `,"next":{"href":"4471100"}`: "next", `,"Next":"x"`: "Next", `,"NEXT_PAGE":"x"`: "NEXT_PAGE",
+		`,"next-page":"x"`: "next-page", `,"nextPageToken":"x"`: "nextPageToken", `,"@odata.nextLink":"x"`: "nextLink", `,"@odata.count":3`: "count",
+		`,"next_page_url":"x"`: "next_page_url", `,"continuation_token":"x"`: "continuation_token", `,"nextRecordsUrl":"x","done":false`: "nextRecordsUrl",
+		`,"links":{"next":"x"}`: "links.next", `,"_links":{"next":{"href":"x"}}`: "links.next", `,"links.next":"x"`: "next", `,"links":[{"rel":"self"},{"rel":"next","href":"x"}]`: "links",
+		`,"meta":{"next":"x"}`: "meta.next", `,"meta":{"pagination":{"next_page":2}}`: "meta.pagination.next_page", `,"response_metadata":{"next_cursor":"x"}`: "response_metadata.next_cursor",
+		`,"hasMore":true`: "hasMore", `,"has_next":1`: "has_next", `,"pageInfo":{"hasNextPage":true,"endCursor":"x"}`: "pageInfo.hasNextPage", `,"more":"true"`: "more",
+		`,"last":false`: "last", `,"is_last_page":false`: "is_last_page", `,"remaining":5`: "remaining", `,"truncated":true`: "truncated",
+		`,"total":3`: "total", `,"total_count":"3"`: "total_count", `,"totalCount":3.0`: "totalCount", `,"count":3`: "count", `,"meta":{"total":3}`: "meta.total", `,"total":3,"page":1`: "total",
+		`,"total_pages":2`: "total_pages", `,"page":1,"pages":2`: "pages", `,"cursor":"x"`: "cursor", `,"page":1`: "page", `,"pagination":{"page":1,"per_page":25}`: "pagination",
+		`,"paging":{"cursors":{"after":"x"}}`: "paging", `,"has_more":null,"next":"x"`: "next", `,"next_cursor":null,"next_page_token":"x"`: "next_page_token",
+		`,"next":null,"has_next":true`: "has_next", `,"per_page":2`: "a full page has neither has_more nor next_cursor", `,"4471100":{"next_url":"x"}`: "next_url",
+
+		// These say that there is no more, or nothing of it.
+		``: "", `,"next":null`: "", `,"next":""`: "", `,"next":false`: "", `,"nextPageToken":""`: "", `,"@odata.nextLink":null`: "", `,"links":{"next":null,"self":"x"}`: "", `,"_links":{"self":{"href":"x"}}`: "",
+		`,"hasMore":false`: "", `,"has_next":0`: "", `,"pageInfo":{"hasNextPage":false,"endCursor":"x"}`: "", `,"last":true,"page":1`: "", `,"last":"4471100","first":"x"`: "",
+		`,"total":2`: "", `,"total_count":"2"`: "", `,"total":1`: "", `,"count":2`: "", `,"total":2,"page":1,"per_page":2`: "", `,"page":1,"total_pages":1`: "", `,"meta":{"pagination":{"total":2,"page":1}}`: "",
+		`,"remaining":0`: "", `,"truncated":false`: "", `,"next":null,"page":1`: "", `,"next_cursor":null,"total":50`: "", `,"has_more":false,"total":50`: "", `,"limit":100`: "", `,"cursor":null`: "",
+		`,"stats":{"total":4471100,"page":7,"count":9,"limit":1}`: "", `,"links":[{"rel":"self"}]`: "", `,"total":null`: "", `,"object":"list","took":7`: "", `,"more":null`: "", `,"next_steps":["x"]`: "",
+	} {
+		assert.Equal(t, key, read(2, rest, nil), rest)
+	}
+	for rest, full := range map[string]bool{ // of a full page
+		``: true, `,"count":100`: true, `,"cursor":null`: true, `,"limit":200`: true, `,"links":{"self":"x"}`: true, `,"after":null`: true,
+		`,"next":null`: false, `,"has_next":false`: false, `,"total":100`: false, `,"total_pages":1`: false, `,"last":true`: false, `,"links":{"next":""}`: false,
+	} {
+		client := responding(t, `{"data":[`+strings.TrimSuffix(strings.Repeat(`{"user_id":"1"},`, 100), ",")+`]`+rest+`}`)
+		_, err := client.Users.List(t.Context(), brellium.UserListParams{})
+		assert.Equal(t, full, err != nil, rest)
+	}
+	assert.Equal(t, "a Link header", read(2, "", http.Header{"Link": {`<https://api.test/4471100?page=1>; rel="prev"`, `<https://api.test/4471100?page=3>; rel="next"`}}))
+	assert.Empty(t, read(2, "", http.Header{"Link": {`<https://api.test/4471100>; rel="prev"`}}))
+
+	// A total counts the items of all pages; after a resume they are not known.
+	pages := map[string]string{"": `{"data":[{"user_id":"1"},{"user_id":"2"}],"next_cursor":"c"}`, "c": `{"data":[{"user_id":"3"}],"total":%d,"total_pages":2}`}
+	for total, broken := range map[int]bool{2: false, 3: false, 4: true} {
+		client := testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
+			return testkit.Reply(200, nil, strings.Replace(pages[r.URL.Query().Get("cursor")], "%d", strconv.Itoa(total), 1)), nil
+		})
+		_, err := brellium.Collect(client.Users.All(t.Context(), brellium.UserListParams{}))
+		assert.Equal(t, broken, err != nil, total)
+		_, err = client.Users.List(t.Context(), brellium.UserListParams{Cursor: "c"})
+		require.NoError(t, err)
 	}
 }
 
