@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"io"
+	"math"
 	"mime"
 	"os"
 	"path/filepath"
@@ -27,18 +28,19 @@ import (
 type UploadFile struct {
 	// Filename is required.
 	Filename string
-	// Path is the file's path as given to FileFromPath, and empty for other
+	// Path is the absolute path of the file of FileFromPath, and empty for other
 	// files. It is not sent. It is part of the external id that Upload makes, so
-	// that equal files in two folders are two documents. Clear it to make the id
-	// independent of the folder.
+	// that equal files in two folders are two documents. Clear it, or set it to
+	// the path within a folder that may be moved, to make the id independent of
+	// where that folder is; or set ExternalID.
 	Path string
 	// ExternalID is your own id of the document. If it is empty, Upload makes
 	// one from the content, Path, Filename, DocType and ExternalMetadata. Files
 	// that differ in one of these are different documents; a file uploaded again
 	// with all of them unchanged is the same document, also after a crash.
 	//
-	// Path counts as it is written: "a.pdf", "./a.pdf" and "/scans/a.pdf" differ.
-	// The two Unicode forms of an accented letter in Path and Filename do not
+	// Path counts as it is written; that of FileFromPath does not depend on the
+	// working directory. The two Unicode forms of an accented letter in Path and Filename do not
 	// differ (NFC is used), nor does the order of the keys in ExternalMetadata.
 	// The id is a UUID of version 8, made with SHA-256.
 	ExternalID string
@@ -65,8 +67,10 @@ type UploadFile struct {
 // media type.
 const NoContentType = "none"
 
-// FileFromPath returns the file at path, named by the last element of path. The
-// file is opened when it is sent. If it changes before it has been sent, its
+// FileFromPath returns the file at path, named by the last element of path. Its Path
+// is absolute, so that the external id that Upload makes is the same from every
+// working directory; a file that is moved is another document. Set ExternalID for an
+// id of your own. The file is opened when it is sent. If it changes before it has been sent, its
 // upload fails, and storage gets no complete request; upload it again. The error
 // is an [UploadError] if there is no such file, and a [ValidationError] if path
 // is not a regular file.
@@ -78,11 +82,15 @@ func FileFromPath(path string) (UploadFile, error) {
 	if !info.Mode().IsRegular() {
 		return UploadFile{}, &ValidationError{Field: "path", Reason: "is not a regular file"}
 	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return UploadFile{}, &UploadError{Err: storage.Unreadable("the working directory cannot be found", err)}
+	}
 	return UploadFile{
-		Filename: filepath.Base(path),
-		Path:     path,
+		Filename: filepath.Base(absolute),
+		Path:     absolute,
 		Size:     info.Size(),
-		Open:     func() (io.ReadCloser, error) { return os.Open(path) },
+		Open:     func() (io.ReadCloser, error) { return os.Open(absolute) },
 	}, nil
 }
 
@@ -94,16 +102,21 @@ func FileFromBytes(name string, data []byte) UploadFile {
 
 // FileFromReaderAt returns a file whose content is the first size bytes of r,
 // such as an open [*os.File]. r is not closed and its offset does not change;
-// several files may share one. If r is nil, so is Open, and the upload fails
-// with a [ValidationError].
+// several files may share one. If r becomes shorter, its upload fails; if r ends
+// after size bytes now, also if it becomes longer. If r is nil, so is Open, and
+// the upload fails with a [ValidationError].
 func FileFromReaderAt(name string, r io.ReaderAt, size int64) UploadFile {
 	if isNil(r) {
 		return UploadFile{Filename: name, Size: size}
 	}
+	end := size
+	if n, err := r.ReadAt(make([]byte, 1), max(size, 0)); n == 0 && err == io.EOF {
+		end = math.MaxInt64 // read on, and find out if it has become longer
+	}
 	return UploadFile{
 		Filename: name,
 		Size:     size,
-		Open:     func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(r, 0, size)), nil },
+		Open:     func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(r, 0, end)), nil },
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -365,6 +366,79 @@ func TestUploadOfEqualFormsOfTwoPatients(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The same relative path in two folders is two files, and the two paths of one file
+// from two working directories are the same file.
+func TestTheExternalIDOfAPathDoesNotDependOnTheWorkingDirectory(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"1001/scans", "1002/scans"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(root, dir, "consent.pdf"), []byte("the same blank form"), 0o600))
+	}
+	emu := brelliumtest.New()
+	client := testkit.NewClient(t, emu)
+	upload := func(dir, path string) brellium.UploadResult {
+		t.Chdir(filepath.Join(root, dir))
+		file, err := brellium.FileFromPath(path)
+		require.NoError(t, err)
+		t.Chdir(root) // which changes neither the file nor its id
+		results, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
+		require.NoError(t, err)
+		return results[0]
+	}
+	one, two := upload("1001", "scans/consent.pdf"), upload("1002", "scans/consent.pdf")
+	assert.NotEqual(t, one.DocumentID, two.DocumentID)
+	assert.Equal(t, brellium.UploadStored, two.Status)
+	for dir, path := range map[string]string{"1001/scans": "./consent.pdf", ".": "1001//scans/../scans/consent.pdf", "1002": filepath.Join(root, "1001/scans/consent.pdf")} {
+		again := upload(dir, path)
+		assert.Equal(t, one.DocumentID, again.DocumentID, path)
+		assert.Equal(t, brellium.UploadAlreadyThere, again.Status, path)
+	}
+	assert.Len(t, emu.Documents(), 2)
+}
+
+// changing is a source that has another length once half of it has been read.
+type changing struct{ before, after string }
+
+func (c *changing) ReadAt(p []byte, at int64) (int, error) {
+	n, err := strings.NewReader(c.before).ReadAt(p[:min(len(p), 1000)], at)
+	if at+int64(n) > int64(len(c.before)/2) && at < int64(len(c.before)) {
+		c.before = c.after
+	}
+	if err == nil || err == io.EOF && n > 0 {
+		return n, nil
+	}
+	return n, err
+}
+
+// aws/aws-sdk-cpp#712, rclone/rclone#9785
+func TestUploadOfAReaderAtThatGrowsOrShrinksIsFinal(t *testing.T) {
+	const size = 100_000
+	text := strings.Repeat("0123456789", 2*size/10)
+	for name, test := range map[string]struct {
+		after  int
+		reason string
+	}{"grows": {size + 1, "longer than its Size"}, "shrinks": {size - 1, "shorter than its Size"}, "is cut": {size/2 + 5000, "shorter than its Size"}} {
+		for _, id := range []string{"", "visit"} {
+			testkit.Bubble(t, name+", id "+id, func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+				file := brellium.FileFromReaderAt("visit.pdf", &changing{text[:size], text[:test.after]}, size)
+				file.ExternalID = id
+				results, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
+				require.ErrorContains(t, err, test.reason)
+				assert.Equal(t, brellium.UploadFailed, results[0].Status)
+				for _, d := range emu.Documents() {
+					assert.False(t, d.Arrived, "storage took a part for the whole")
+				}
+			})
+		}
+	}
+	testkit.Bubble(t, "a part of a longer one", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		file := brellium.FileFromReaderAt("visit.pdf", strings.NewReader(text), size)
+		_, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, testkit.Digest([]byte(text[:size])), emu.Documents()[0].SHA256)
+	})
 }
 
 // Go's FIPS mode allows no SHA-1.

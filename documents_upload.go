@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/brellium/brellium-go/internal/redact"
 )
@@ -202,9 +201,6 @@ func (s *DocumentService) newUpload(ctx context.Context, files []UploadFile, opt
 			}
 			if err := checkText(field+".ExternalMetadata", f.ExternalMetadata); err != nil {
 				return nil, err
-			}
-			if !utf8.Valid(t.metadata) { // what a json.Marshaler returned
-				return nil, &ValidationError{Field: field + ".ExternalMetadata", Reason: notUTF8}
 			}
 		}
 		u.files[i] = t

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/brellium/brellium-go/internal/jsonscan"
 	"github.com/brellium/brellium-go/internal/wire"
 )
 
@@ -181,8 +182,8 @@ func (r *request) apply(cfg *callConfig) error {
 			return &ValidationError{Field: "WithBodyField", Reason: "the request has a field " + name + " already"}
 		}
 		data, err := encode(value)
-		if err != nil {
-			return err
+		if invalid, ok := err.(*ValidationError); ok {
+			return &ValidationError{Field: "WithBodyField", Reason: "the value of " + name + " is invalid: " + invalid.Reason}
 		}
 		fields[name] = data
 	}
@@ -205,8 +206,9 @@ func validateID(field, id string) error {
 const notUTF8 = "must be valid UTF-8"
 
 // checkText returns an error that names the first string in v that is not valid
-// UTF-8, as a field of v in field. JSON would replace the invalid bytes, so that
-// different ids could become the same. Names do not contain keys of maps.
+// UTF-8, or is JSON with half of a surrogate pair, as a field of v in field. What is
+// invalid would be replaced, so that different ids could become the same. Names do
+// not contain keys of maps.
 func checkText(field string, v any) error {
 	path, bad := invalidText(reflect.ValueOf(v))
 	if !bad {
@@ -223,9 +225,8 @@ var (
 	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
-// invalidText finds the first string that JSON would alter. It visits what
-// encoding/json does, and leaves a [json.Marshaler] to the check of its output.
-// v must not contain itself.
+// invalidText finds the first string that JSON would alter, in v or in the output of
+// a [json.Marshaler]. It visits what encoding/json does. v must not contain itself.
 func invalidText(v reflect.Value) (path string, bad bool) {
 	if !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface) && v.IsNil() {
 		return "", false
@@ -236,6 +237,9 @@ func invalidText(v reflect.Value) (path string, bad bool) {
 		}
 	}
 	switch t := v.Type(); {
+	case t.Implements(jsonMarshaler) && v.CanInterface():
+		data, _ := v.Interface().(json.Marshaler).MarshalJSON()
+		return "", !jsonscan.ValidText(data)
 	case t.Implements(jsonMarshaler):
 		return "", false
 	case t.Implements(textMarshaler) && v.CanInterface():
@@ -295,7 +299,7 @@ func encode(body any) ([]byte, error) {
 	if err := checkText("", body); err != nil {
 		return nil, err
 	}
-	if !utf8.Valid(data) { // what a json.Marshaler returned
+	if !jsonscan.ValidText(data) { // of a json.Marshaler that checkText cannot call
 		return nil, &ValidationError{Field: "body", Reason: notUTF8}
 	}
 	return data, nil

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/brellium/brellium-go/internal/redact"
 	"github.com/brellium/brellium-go/internal/wire"
@@ -515,12 +517,16 @@ func WithPrefetch() CallOption {
 // WithQuery adds a query parameter to the requests of the call, or replaces it
 // if the method sends it already. It is for a parameter that this version does
 // not know. key has up to 64 letters, digits and the characters "_", "-", ".",
-// "[" and "]", and is not "cursor", which the methods set.
+// "[" and "]", and is not "cursor", which the methods set. value must be valid UTF-8
+// without control characters.
 // [DocumentService.Put] and [OAuthService.CreateToken] reject it.
 func WithQuery(key, value string) CallOption {
 	return callOption(func(c *callConfig) error {
 		if !validName(key, "-.[]") {
 			return &ValidationError{Field: "WithQuery", Reason: "the key must be the name of a query parameter"}
+		}
+		if !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
+			return &ValidationError{Field: "WithQuery", Reason: "the value of " + key + " must be valid UTF-8 without control characters"}
 		}
 		if key == "cursor" {
 			return &ValidationError{Field: "WithQuery", Reason: "cursor is set by the list; use the Cursor of its params"}
@@ -645,14 +651,14 @@ func validHeaderName(s string) bool {
 	return s != ""
 }
 
-// validHeaderValue reports whether s has no control character but the tab.
+// validHeaderValue reports whether s is UTF-8 with no control character but the tab.
 func validHeaderValue(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if (s[i] < ' ' && s[i] != '\t') || s[i] == 0x7f {
 			return false
 		}
 	}
-	return true
+	return utf8.ValidString(s)
 }
 
 // isNil reports whether v is nil, or an interface that contains a nil pointer,

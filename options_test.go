@@ -433,7 +433,7 @@ func TestWithBodyFieldAddsAField(t *testing.T) {
 	}
 	*body = "nothing sent"
 	testkit.IsInvalid(t, create(brellium.WithBodyField("email", "s3cret")), "WithBodyField", "s3cret")
-	testkit.IsInvalid(t, create(brellium.WithBodyField("team", make(chan int))), "body", "")
+	testkit.IsInvalid(t, create(brellium.WithBodyField("team", make(chan int))), "WithBodyField", "")
 	for _, name := range []string{"", "a b", "a.b", "é", strings.Repeat("a", 65)} {
 		testkit.IsInvalid(t, create(brellium.WithBodyField(name, "s3cret")), "WithBodyField", "s3cret")
 	}
@@ -451,6 +451,45 @@ func TestWithBodyFieldAddsAField(t *testing.T) {
 	recipient, err := testkit.NewClient(t, emu).EmailRecipients.Ensure(ctx, brellium.EmailRecipientCreateParams{Email: ada}, brellium.WithBodyField("name", "n"))
 	require.NoError(t, err)
 	assert.Equal(t, ada, recipient.Email)
+}
+
+// Half of a surrogate pair is valid JSON, which decoders replace: two ids that
+// differ in it become one. golang/go#16282, margince/margince#437
+func TestTextThatWouldBeAlteredIsRejectedByName(t *testing.T) {
+	ctx := t.Context()
+	emu := brelliumtest.New()
+	client := testkit.NewClient(t, emu)
+	for _, text := range []string{`"\ud800"`, `"\uDFFF"`, `"\ud83d\ud83d\ude00"`, `["a\udc00"]`, `{"\ud800":1}`, `"\\\ud800"`, `"\ud800x\ude00"`, "\"\xff\""} {
+		value := json.RawMessage(text)
+		metadata := map[string]any{"visit": map[string]any{"id": value}}
+		_, err := client.Documents.Create(ctx, brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a"}, {Filename: "b", ExternalMetadata: metadata}}})
+		testkit.IsInvalid(t, err, "Documents[1].ExternalMetadata", text)
+		file := brellium.FileFromBytes("a.pdf", nil)
+		file.ExternalMetadata = metadata
+		_, err = client.Documents.Upload(ctx, []brellium.UploadFile{file}, brellium.UploadOptions{})
+		testkit.IsInvalid(t, err, "files[0].ExternalMetadata", text)
+		_, err = client.Users.Create(ctx, brellium.UserCreateParams{Email: "a@b", Metadata: metadata})
+		testkit.IsInvalid(t, err, "Metadata", text)
+		testkit.IsInvalid(t, client.Do(ctx, "POST", "/v2/x", value, nil), "body", text)
+		err = client.Do(ctx, "POST", "/v2/x", struct{}{}, nil, brellium.WithBodyField("team", value))
+		testkit.IsInvalid(t, err, "WithBodyField", text)
+		assert.Contains(t, err.Error(), "the value of team is invalid")
+	}
+	for _, text := range []string{"\xff", "a\nb", "a\x00", "\u0085", "\x7f"} {
+		err := client.Do(ctx, "GET", "/v2/x", nil, nil, brellium.WithQuery("team", text))
+		testkit.IsInvalid(t, err, "WithQuery", text)
+		assert.Contains(t, err.Error(), "the value of team")
+		if text != "\u0085" { // text in UTF-8, as far as a header is concerned
+			testkit.IsInvalid(t, client.Do(ctx, "GET", "/v2/x", nil, nil, brellium.WithHeader("X-Team", text)), "WithHeader", text)
+		}
+	}
+	assert.Zero(t, emu.Count(brelliumtest.OpAny))
+
+	stub, _, body := lastRequest(t, `{"user_id":"u"}`)
+	for _, text := range []string{`"\ud83d\ude00"`, `"\\ud800"`, `"\\\ud83d\uDE00\u00e9"`, `"\ud83d\ude00\ud83d\ude00"`, `"\\"`, `"a\nb"`} {
+		require.NoError(t, stub.Do(ctx, "POST", "/v2/x", json.RawMessage(text), nil), text)
+		assert.Equal(t, text, *body)
+	}
 }
 
 func TestOptionsOfTheRequestAreRejectedWhereTheyCannotApply(t *testing.T) {

@@ -84,9 +84,7 @@ func (u *documentsUpload) run(cmd *cobra.Command, args []string) error {
 	var total int64
 	kinds := map[string]int{}
 	for i, path := range paths {
-		// The SDK may make the id of a document from the path too, so it must
-		// not depend on the current folder.
-		file, err := brellium.FileFromPath(absolute(path))
+		file, err := brellium.FileFromPath(path)
 		if err != nil && u.from == "" {
 			return usage("%s cannot be uploaded: it is not a readable regular file.", clean(path))
 		}

@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Items returns the n items of the list at key in body, which has been decoded
@@ -135,6 +137,36 @@ func Count(body []byte) (n int) {
 		}
 	}
 	return n
+}
+
+// ValidText reports whether data, which is JSON, is UTF-8 in which each half of a
+// surrogate pair is part of one. Decoders replace what is not.
+func ValidText(data []byte) bool {
+	for i := 0; i+5 < len(data); i++ {
+		if data[i] != '\\' {
+			continue
+		}
+		if unit := surrogate(data[i:]); unit == 0 {
+			i++ // past what is escaped
+		} else if unit >= 0xdc00 || surrogate(data[i+6:]) < 0xdc00 {
+			return false
+		} else {
+			i += 11
+		}
+	}
+	return utf8.Valid(data)
+}
+
+// surrogate returns the surrogate half that data begins with as an escape, or 0.
+func surrogate(data []byte) uint64 {
+	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
+		return 0
+	}
+	unit, err := strconv.ParseUint(string(data[2:6]), 16, 16)
+	if err != nil || unit < 0xd800 || unit > 0xdfff {
+		return 0
+	}
+	return unit
 }
 
 // NullInList reports whether body, which is valid JSON, may have a list with an
