@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/brellium/brellium-go/internal/jsonscan"
 )
 
 // AuditService reads audits and updates their flags. Use it as Client.Audits.
@@ -335,21 +337,41 @@ func setPage(q url.Values, limit int, cursor string) error {
 	return checkText("Cursor", cursor)
 }
 
-// newest returns the newest audit of a document, or nil if there is none.
+// newest returns the newest audit of a document, or nil if there is none. It is an
+// error if the list does not say which one that is.
 func (s *AuditService) newest(ctx context.Context, documentID string, opts []CallOption) (*Audit, error) {
 	page, err := s.List(ctx, AuditListParams{DocumentID: documentID, Limit: 100}, opts...)
 	if page == nil {
 		return nil, err
 	}
 	var newest *Audit
+	reason := ""
 	for i := range page.Data {
 		a := &page.Data[i]
-		if slices.Contains(a.Documents, documentID) && (newest == nil || a.Timestamp.After(newest.Timestamp.Time)) {
+		switch documents, found := jsonscan.Member(a.RawJSON(), "documents"); {
+		case len(a.Documents) == 0 && (!found || jsonscan.Given(documents)):
+			reason = "an item of data has no documents that can be read"
+		case !slices.Contains(a.Documents, documentID):
+		case newest == nil:
+			newest = a
+		case a.Timestamp.IsZero() || newest.Timestamp.IsZero():
+			return nil, oddRecord(opAuditsList, page, noTimestamp)
+		case a.Timestamp.After(newest.Timestamp.Time):
 			newest = a
 		}
 	}
-	if newest == nil {
-		return nil, err // an item that cannot be used may be the one
+	switch {
+	case newest != nil:
+		return newest, nil
+	case err != nil: // an item that cannot be used may be the one
+		return nil, err
+	case reason == "" && page.HasMore:
+		reason = "the audits are of other documents than the one of the request"
 	}
-	return newest, nil
+	if reason != "" {
+		return nil, oddRecord(opAuditsList, page, reason)
+	}
+	return nil, nil
 }
+
+const noTimestamp = "one of several audits of a document has no timestamp"

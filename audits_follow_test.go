@@ -85,7 +85,7 @@ func TestWaitForAuditWaitsForALaggingList(t *testing.T) {
 		audit, err := client.Documents.WaitForAudit(t.Context(), results[0].DocumentID)
 		require.NoError(t, err)
 		assert.Equal(t, []string{results[0].DocumentID}, audit.Documents)
-		assert.Equal(t, 3, emu.Count(brelliumtest.OpDocumentRetrieve))
+		assert.Equal(t, 2, emu.Count(brelliumtest.OpDocumentRetrieve))
 	})
 }
 
@@ -160,6 +160,78 @@ func TestWaitForFinishedAudit(t *testing.T) {
 		var interrupted *brellium.InterruptedError
 		require.ErrorAs(t, err, &interrupted)
 	})
+}
+
+// A document or an audit of another shape ends the wait, and does not leave it to the
+// deadline.
+func TestWaitingEndsAtAnOddAudit(t *testing.T) {
+	const none, created, todo = `{"data":[],"has_more":false}`, `{"document_id":"d","status":"complete","audit_created":true}`, `{"document_id":"d","status":"todo"}`
+	list := func(audits string) string { return `{"data":[` + audits + `],"has_more":false}` }
+	const status = "the status of the audit is missing or not known"
+	const documents, times = "an item of data has no documents that can be read", "one of several audits of a document has no timestamp"
+	for name, test := range map[string]struct {
+		list, document string
+		reason         string // of the DecodeError
+		notExists      bool   // WaitForAudit too
+	}{
+		"no status":                   {list(`{"audit_id":"a","documents":["d"]}`), created, status, false},
+		"a blank status":              {list(`{"audit_id":"a","documents":["d"],"status":" "}`), created, status, false},
+		"a status of another kind":    {list(`{"audit_id":"a","documents":["d"],"status":{"name":"complete"}}`), created, status, false},
+		"an unknown status":           {list(`{"audit_id":"a","documents":["d"],"status":"Complete"}`), created, status, false},
+		"no documents":                {list(`{"audit_id":"a","status":"complete"}`), created, documents, true},
+		"documents that are objects":  {list(`{"audit_id":"a","status":"complete","documents":[{"document_id":"d"}]}`), created, documents, true},
+		"document_ids":                {list(`{"audit_id":"a","status":"complete","document_ids":["d"]}`), todo, documents, true},
+		"several without a time":      {list(`{"audit_id":"a","documents":["d"],"status":"complete"},{"audit_id":"b","documents":["d"],"status":"todo"}`), created, times, true},
+		"one of two without a time":   {list(`{"audit_id":"a","documents":["d"],"status":"complete","timestamp":"2025-01-01T00:00:00Z"},{"audit_id":"b","documents":["d"],"timestamp":1}`), created, times, true},
+		"audits of others, and more":  {`{"data":[{"audit_id":"a","documents":["x"]}],"has_more":true,"next_cursor":"c"}`, todo, "the audits are of other documents than the one of the request", true},
+		"an audit without an id":      {list(`{"id":"a","documents":["d"]}`), created, "item 1 of data has no audit_id; it has id, documents", true},
+		"a list of another shape":     {`{"audits":[]}`, created, "the body has no data; it has audits", true},
+		"a document without a status": {none, `{"document_id":"d"}`, "the status of the document is missing or not known", true},
+		"a document's unknown status": {none, `{"document_id":"d","status":"failed","audit_created":false}`, "the status of the document is missing or not known", true},
+		"another document":            {none, `{"document_id":"e","status":"complete","audit_created":true}`, "the document_id of the body is not the one of the request", true},
+		"an audit that never comes":   {none, created, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
+					body := test.list
+					if strings.HasPrefix(r.URL.Path, "/v2/documents/") {
+						body = test.document
+					}
+					return testkit.Reply(200, nil, body), nil
+				})
+				check := func(audit *brellium.Audit, err error) {
+					t.Helper()
+					var decode *brellium.DecodeError
+					if test.reason == "" {
+						require.ErrorIs(t, err, brellium.ErrNotFound)
+					} else {
+						require.ErrorAs(t, err, &decode)
+						assert.Equal(t, test.reason, decode.Reason)
+						assert.NotEmpty(t, decode.Body)
+					}
+					assert.Equal(t, !test.notExists, audit != nil)
+				}
+				begun := time.Now()
+				ctx := t.Context() // without a deadline
+				check(client.Documents.WaitForFinishedAudit(ctx, "d"))
+				audit, err := client.Documents.WaitForAudit(ctx, "d")
+				if test.notExists {
+					check(audit, err)
+				} else {
+					require.NoError(t, err)
+				}
+				results := 0
+				for result, err := range client.Documents.WaitForAudits(ctx, []string{"d", "d"}) {
+					require.NoError(t, err)
+					check(result.Audit, result.Err)
+					results++
+				}
+				assert.Equal(t, 1, results)
+				assert.Less(t, time.Since(begun), 40*time.Minute)
+			})
+		})
+	}
 }
 
 // Many documents: some finish soon, some late, some fail. A wait that is

@@ -116,6 +116,11 @@ func (r okResponse) decodeError(reason string) error {
 	}
 }
 
+// oddRecord is the error of a record that was decoded and cannot be used.
+func oddRecord(op *operation, v interface{ RawJSON() json.RawMessage }, reason string) error {
+	return okResponse{op: op, status: http.StatusOK, body: v.RawJSON()}.decodeError(reason)
+}
+
 // fetch makes one API call whose response is one T.
 func fetch[T any, P resource[T]](ctx context.Context, c *Client, r request, opts []CallOption) (*T, error) {
 	cfg, err := c.callConfig(opts)

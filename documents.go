@@ -314,47 +314,22 @@ var (
 const (
 	firstAuditPoll = 2 * time.Second
 	maxAuditPoll   = 30 * time.Second
+	// maxAuditLag is how long no list may have an audit that is said to exist.
+	maxAuditLag = 10 * time.Minute
 	// While the updated audits are listed, one in auditTurns of the documents
 	// is asked for by itself every maxAuditPoll.
 	auditTurns = 8
 )
 
 // WaitForAudit waits until the audit of a document exists, and returns it; the
-// audit may still be in progress. [DocumentService.WaitForFinishedAudit] waits
-// until it is finished. The error is [ErrDocumentFailed] if the document cannot
-// be processed, and [ErrNoAudit] if it needs no audit.
-//
-// It retrieves the document at once, then after about 2 s, and then less and
-// less often, up to every 30 s. Give ctx a deadline; if it ends first, the
-// error is an [InterruptedError]. Each check costs one request, and a second
-// one once the audit exists. To wait for many documents, use
-// [DocumentService.WaitForAudits]. The call options apply to each request. A
-// request that fails after its retries ends the wait with its error, as
-// described at [DocumentService.Create].
+// audit may still be in progress. Otherwise it works as
+// [DocumentService.WaitForFinishedAudit], with the same errors.
 func (s *DocumentService) WaitForAudit(ctx context.Context, documentID string, opts ...CallOption) (*Audit, error) {
-	for delay := firstAuditPoll; ; delay = min(delay*3/2, maxAuditPoll) {
-		d, err := s.Retrieve(ctx, documentID, opts...)
-		if err != nil {
-			return nil, err
-		}
-		exists, err := d.audited()
-		if exists {
-			var audit *Audit
-			if audit, err = s.client.Audits.newest(ctx, documentID, opts); audit != nil {
-				return audit, nil
-			} // else the list is not up to date yet
-		}
-		if err == nil {
-			err = pausePoll(ctx, delay)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
+	return s.waitForOne(ctx, documentID, true, opts)
 }
 
 // audited reports whether the document's audit may exist. The error is that of
-// a document that will have none.
+// a document that will have none, or that does not say.
 func (d *Document) audited() (bool, error) {
 	complete := d.Status == DocumentStatusComplete
 	switch {
@@ -364,6 +339,8 @@ func (d *Document) audited() (bool, error) {
 		return false, ErrDocumentFailed
 	case complete && d.NeedsAudit != nil && !*d.NeedsAudit:
 		return false, ErrNoAudit
+	case !complete && d.Status != DocumentStatusTodo && d.Status != DocumentStatusInProgress:
+		return false, oddRecord(opDocumentsRetrieve, d, "the status of the document is missing or not known")
 	}
 	return complete && d.AuditCreated == nil, nil
 }
@@ -376,25 +353,40 @@ func pausePoll(ctx context.Context, delay time.Duration) error {
 
 // WaitForFinishedAudit waits until the audit of a document is finished, and
 // returns it. If the audit's status is "error", it is returned together with
-// [ErrAuditFailed]. Otherwise it works as [DocumentService.WaitForAudits] does
-// for one document: each poll is one request.
+// [ErrAuditFailed].
 //
-// The error is [ErrDocumentFailed] if the document cannot be processed,
-// [ErrNoAudit] if it needs no audit, an [APIError] that matches [ErrNotFound]
-// if the document does not exist, an [InterruptedError] if ctx ends first, and
-// otherwise that of the request that failed after its retries, as described at
+// It sends a request at once, then after about 2 s, and then less and less often,
+// up to every 30 s. Give ctx a deadline; if it ends first, the error is an
+// [InterruptedError]. The call options apply to each request. To wait for many
+// documents, use [DocumentService.WaitForAudits].
+//
+// The error is [ErrDocumentFailed] if the document cannot be processed, and
+// [ErrNoAudit] if it needs no audit. It matches [ErrNotFound] if the document does
+// not exist, or if for 10 minutes no list has had the audit that the document says
+// exists. It is a [DecodeError] if the document or the audit has no status or one
+// that this version does not know (with such an audit, which is returned too), or if
+// the list does not say which audit is the document's newest. Otherwise it is that
+// of the request that failed after its retries, as described at
 // [DocumentService.Create].
-func (s *DocumentService) WaitForFinishedAudit(ctx context.Context, documentID string, opts ...CallOption) (audit *Audit, err error) {
+func (s *DocumentService) WaitForFinishedAudit(ctx context.Context, documentID string, opts ...CallOption) (*Audit, error) {
+	return s.waitForOne(ctx, documentID, false, opts)
+}
+
+// waitForOne waits until the audit of a document exists, or is finished.
+func (s *DocumentService) waitForOne(ctx context.Context, documentID string, exists bool, opts []CallOption) (*Audit, error) {
 	if err := validateID("documentID", documentID); err != nil {
 		return nil, err
 	}
-	for result, e := range s.WaitForAudits(ctx, []string{documentID}, opts...) {
-		if audit, err = nil, e; e == nil {
-			audit, err = result.Audit, result.Err
-		}
-		break
+	w, err := s.newAuditWait(ctx, []string{documentID}, opts)
+	if err != nil {
+		return nil, err
 	}
-	return audit, err
+	var result AuditResult
+	w.untilExists, w.report = exists, func(r *AuditResult) bool { result = *r; return true }
+	if err := w.run(ctx); err != nil {
+		return nil, err
+	}
+	return result.Audit, result.Err
 }
 
 // AuditResult is the outcome of [DocumentService.WaitForAudits] for one
@@ -402,12 +394,12 @@ func (s *DocumentService) WaitForFinishedAudit(ctx context.Context, documentID s
 type AuditResult struct {
 	// DocumentID is the id of the document.
 	DocumentID string
-	// Audit is the document's audit: its status is "complete", or "error" with
-	// [ErrAuditFailed]. It is nil if there is none.
+	// Audit is the document's audit: its status is "complete", "error" with
+	// [ErrAuditFailed], or another one with a [DecodeError]. It is nil if there is
+	// none.
 	Audit *Audit
-	// Err is nil if the audit is complete. Otherwise it is [ErrAuditFailed],
-	// [ErrDocumentFailed], [ErrNoAudit], or an [APIError] that matches
-	// [ErrNotFound] if the document or its audit does not exist.
+	// Err is nil if the audit is complete. Otherwise it is one of the errors of
+	// [DocumentService.WaitForFinishedAudit] about the document or its audit.
 	Err error
 }
 
@@ -456,14 +448,17 @@ type auditWait struct {
 	since    time.Time // updates before this time have been seen; zero: none yet
 	asked    time.Time // when documents were last asked for by themselves
 	singly   bool      // too many other audits change to list them
+
+	untilExists bool // an audit need not be finished
 }
 
 // awaitedDocument is a document whose audit is not finished.
 type awaitedDocument struct {
 	id     string
-	audit  *Audit // nil: none known
-	listed bool   // the list had no audit of it when it was last asked
-	exists bool   // its audit exists although no list has it yet
+	audit  *Audit    // nil: none known
+	listed bool      // the list had no audit of it when it was last asked
+	exists bool      // its audit exists although no list has it yet
+	since  time.Time // when the document first said so; zero: it has not
 }
 
 func (s *DocumentService) newAuditWait(ctx context.Context, documentIDs []string, opts []CallOption) (*auditWait, error) {
@@ -569,13 +564,20 @@ func (w *auditWait) ask(ctx context.Context) (err error) {
 		var doc *Document
 		if doc, err = w.client.Documents.Retrieve(ctx, d.id, w.opts...); err == nil {
 			known := d.exists
-			if d.exists, err = doc.audited(); err != nil {
+			if d.exists, err = doc.audited(); err == nil && doc.AuditCreated != nil && *doc.AuditCreated {
+				if d.since.IsZero() {
+					d.since = time.Now()
+				} else if time.Since(d.since) > maxAuditLag {
+					err = &notFoundError{op: opAuditsList, reason: "the document's audit, which the document says exists"}
+				}
+			}
+			if err != nil {
 				return w.finish(d, nil, err)
 			}
 			d.listed, w.changed = !d.exists, w.changed || d.exists && !known
 		}
 	}
-	if errors.Is(err, ErrNotFound) {
+	if _, odd := err.(*DecodeError); odd || errors.Is(err, ErrNotFound) {
 		return w.finish(d, nil, err)
 	}
 	if err != nil {
@@ -603,21 +605,27 @@ func (w *auditWait) saw(audit *Audit) error {
 	return nil
 }
 
-// update takes note of a document's audit, unless it is older than the known
-// one.
+// update takes note of a document's audit, unless the known one is newer.
 func (w *auditWait) update(d *awaitedDocument, audit *Audit) error {
-	if d.audit != nil && audit.Timestamp.Before(d.audit.Timestamp.Time) {
-		return nil
+	if known := d.audit; known != nil && known.AuditID != audit.AuditID {
+		if known.Timestamp.IsZero() || audit.Timestamp.IsZero() {
+			return w.finish(d, nil, oddRecord(opAuditsList, audit, noTimestamp))
+		}
+		if audit.Timestamp.Before(known.Timestamp.Time) {
+			return nil
+		}
 	}
 	w.changed = w.changed || d.audit == nil || d.audit.Status != audit.Status
 	d.audit = audit
-	switch audit.Status {
-	case AuditStatusComplete:
+	switch status := audit.Status; {
+	case w.untilExists || status == AuditStatusComplete:
 		return w.finish(d, audit, nil)
-	case AuditStatusError:
+	case status == AuditStatusError:
 		return w.finish(d, audit, ErrAuditFailed)
+	case status == AuditStatusTodo || status == AuditStatusProcessing || status == AuditStatusInProgress:
+		return nil
 	}
-	return nil
+	return w.finish(d, audit, oddRecord(opAuditsList, audit, "the status of the audit is missing or not known"))
 }
 
 // finish reports the result of a document.

@@ -2,7 +2,6 @@ package brellium
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -259,9 +258,9 @@ func findByEmail[T any, P person[T]](ctx context.Context, c *Client, op *operati
 		case similar != nil:
 			return similar, nil
 		case blank: // it may be the one
-			return nil, &DecodeError{Operation: op.name, StatusCode: http.StatusOK, Reason: "an item of data has no email"}
+			return nil, oddRecord(op, p, "an item of data has no email")
 		default:
-			return nil, &notFoundError{op: op}
+			return nil, &notFoundError{op: op, reason: "no item has this email"}
 		}
 	}
 }
@@ -270,11 +269,12 @@ func findByEmail[T any, P person[T]](ctx context.Context, c *Client, op *operati
 // [ErrNotFound]. It is not an [APIError], since the API returned no 404.
 type notFoundError struct {
 	op       *operation
+	reason   string
 	conflict *APIError // the 409 that says that the item exists, or nil
 }
 
 func (e *notFoundError) Error() string {
-	s := "brellium: " + e.op.name + ": not found: no item has this email"
+	s := "brellium: " + e.op.name + ": not found: " + e.reason
 	if e.conflict != nil {
 		s += " after " + strconv.Itoa(listLooks) + " lookups, although the API responded with " + string(e.conflict.Code) + " (request id " + redact.Code(e.conflict.RequestID) + ")"
 	}
