@@ -236,13 +236,18 @@ func (c *Client) setRateLimit(r RateLimit) {
 // Format prints the client's host under every verb, and nothing of its
 // configuration or credentials.
 func (c *Client) Format(s fmt.State, verb rune) {
-	redact.Format(s, verb, "brellium.Client("+c.baseURL.Host+")")
+	redact.Format(s, verb, "brellium.Client("+c.host()+")")
+}
+
+func (c *Client) host() string {
+	if c == nil {
+		return nilText
+	}
+	return c.baseURL.Host
 }
 
 // LogValue returns the client's host.
-func (c *Client) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("host", c.baseURL.Host))
-}
+func (c *Client) LogValue() slog.Value { return slog.GroupValue(slog.String("host", c.host())) }
 
 // MarshalJSON encodes the client's host.
 func (c *Client) MarshalJSON() ([]byte, error) { return redact.Marshal(c) }

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -93,18 +95,70 @@ func TestErrorsPrintTheSameUnderEveryVerb(t *testing.T) {
 var everyError = []error{(*brellium.APIError)(nil), (*brellium.BlockedError)(nil), (*brellium.RetriesExhaustedError)(nil), (*brellium.ConnectionError)(nil),
 	(*brellium.DecodeError)(nil), (*brellium.PaginationError)(nil), (*brellium.UploadError)(nil), (*brellium.InterruptedError)(nil), (*brellium.ValidationError)(nil)}
 
-// golang/go#70069, golang/go#59141
-func TestZeroErrorsAndNilPointersNeverPanic(t *testing.T) {
+// printers has each exported type with a method that a printer, a logger, an encoder
+// or package errors calls.
+var printers = []any{brellium.APIError{}, brellium.BlockedError{}, brellium.Client{}, brellium.ConnectionError{}, brellium.DecodeError{},
+	brellium.InterruptedError{}, brellium.Metadata{}, brellium.Event{}, brellium.PaginationError{}, brellium.Response{}, brellium.RetriesExhaustedError{},
+	brellium.Time{}, brellium.Token{}, brellium.UploadError{}, brellium.UploadURL{}, brellium.ValidationError{}}
+
+// state is where Format prints to.
+type state struct{ io.Writer }
+
+func (state) Width() (int, bool)     { return 0, false }
+func (state) Precision() (int, bool) { return 0, false }
+func (state) Flag(int) bool          { return false }
+
+// golang/go#70069, golang/go#59141: called directly, where nothing recovers. A method
+// with a value receiver cannot be called on a nil pointer; fmt, slog and
+// encoding/json do not.
+func TestZeroValuesAndNilPointersNeverPanic(t *testing.T) {
+	called := []string{"Error", "Unwrap", "Is", "As", "Timeout", "Temporary", "LogValue", "Format", "GoString", "String", "MarshalJSON", "MarshalText", "UnmarshalJSON", "IsZero"}
 	sources, err := filepath.Glob("*.go")
 	require.NoError(t, err)
-	declared := 0
+	declared := map[string]bool{}
 	for _, source := range sources {
 		text, err := os.ReadFile(source)
 		require.NoError(t, err)
-		declared += len(regexp.MustCompile(`(?m)^type [A-Z]\w*Error struct`).FindAll(text, -1))
+		for _, m := range regexp.MustCompile(`(?m)^func \((?:\w+ )?\*?([A-Z]\w*)(?:\[\w+\])?\) (\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			if slices.Contains(called, m[2]) {
+				declared[m[1]] = true
+			}
+		}
 	}
-	require.Len(t, everyError, declared)
+	var names []string
+	for _, example := range printers {
+		of := reflect.TypeOf(example)
+		names = append(names, of.Name())
+		pointer := reflect.PointerTo(of)
+		for _, v := range []reflect.Value{reflect.New(of), reflect.Zero(pointer)} {
+			for _, name := range called {
+				method, ok := pointer.MethodByName(name)
+				if _, byValue := of.MethodByName(name); !ok || byValue && v.IsNil() || v.IsNil() && name == "UnmarshalJSON" {
+					continue
+				}
+				args := []reflect.Value{v}
+				for i := 1; i < method.Type.NumIn(); i++ {
+					switch in := method.Type.In(i); in {
+					case reflect.TypeFor[fmt.State]():
+						args = append(args, reflect.ValueOf(state{io.Discard}))
+					case reflect.TypeFor[error]():
+						args = append(args, reflect.ValueOf(io.EOF))
+					default:
+						args = append(args, reflect.Zero(in))
+					}
+				}
+				assert.NotPanics(t, func() { method.Func.Call(args) }, "%s.%s nil=%t", of, name, v.IsNil())
+			}
+			if e, isError := v.Interface().(error); isError {
+				assert.True(t, slices.ContainsFunc(everyError, func(other error) bool { return reflect.TypeOf(other) == reflect.TypeOf(e) }), "%T", e)
+			}
+		}
+	}
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(declared)), names)
+}
 
+// golang/go#70069, golang/go#59141
+func TestZeroErrorsAndNilPointersNeverPanic(t *testing.T) {
 	client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) { return testkit.Reply(400, nil, ""), nil })
 	_, joined := client.Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
 	require.Error(t, joined)
