@@ -246,7 +246,7 @@ func (r okResponse) decodeTolerantly(data []byte, v any, d *jsonscan.Tolerant) e
 	if r.strict && d.Odd != "" {
 		return r.decodeError(d.Odd)
 	}
-	if r.lost != nil && *r.lost == "" {
+	if r.lost != nil && d.Lost != "" {
 		*r.lost = d.Lost
 	}
 	return nil

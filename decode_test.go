@@ -440,6 +440,66 @@ func TestAFieldThatIsLeftEmptyIsLoggedOnce(t *testing.T) {
 	assert.Equal(t, []any{"decoded in part: the field score is an object instead of a number", "decoded in part: the field flags is an object instead of a list"}, reasons)
 }
 
+// One warning for each response at most, however many of its items are odd, and none
+// for what was reported before.
+func TestTheFieldsThatAPageLeavesEmptyAreOneWarning(t *testing.T) {
+	var log bytes.Buffer
+	client, mock := resourceMock(t, brellium.WithLogger(testkit.JSONLogger(&log, slog.LevelWarn)))
+	const odd = `{"audit_id":"1","score":"high"},{"audit_id":"2","score":"high","flags":{}},{"audit_id":"3","score":"low","people":[7],"status":[]}`
+	pagesByCursor(t, mock, "/v2/audits", map[string]string{
+		"":  `{"data":[` + odd + `],"next_cursor":"b"}`,
+		"b": `{"data":[` + odd + `],"next_cursor":"c"}`,
+		"c": `{"data":[{"audit_id":"4","score":"high","reviewed_by":{}}],"has_more":false}`,
+	})
+	audits, err := brellium.Collect(client.Audits.All(t.Context(), brellium.AuditListParams{}))
+	require.NoError(t, err)
+	assert.Len(t, audits, 7)
+	var reasons []any
+	for _, record := range testkit.Records(t, &log) {
+		reasons = append(reasons, record["reason"])
+	}
+	assert.Equal(t, []any{
+		"decoded in part: the field data.score is text instead of a number; the field data.flags is an object instead of a list; " +
+			"the field data.people has an element of another kind; the field data.status is a list instead of text",
+		"decoded in part: the field data.score is text instead of a number; the field data.reviewed_by is an object instead of text",
+	}, reasons)
+}
+
+// null in a list is left out: a blank flag or answer could be taken for one.
+func TestNullInAListIsLeftOut(t *testing.T) {
+	const body = `{"audit_id":"x","flags":[null,"a", null],"documents":[null],"people":[null,{"key":"k"}],"display_info":[ null ],"responses":[{"answer":"Yes"},null]}`
+	const user = `{"user_id":"u","metadata":{"list":[1,null]},"attributes":{"text":"a,null"}}`
+	for name, opts := range map[string][]brellium.ClientOption{"tolerant": nil, "strict": {brellium.WithStrictDecoding()}} {
+		client, mock := resourceMock(t, opts...)
+		mock.RegisterResponder(http.MethodGet, "/v2/audits/x", httpmock.NewStringResponder(200, body))
+		mock.RegisterResponder(http.MethodGet, "/v2/audits", httpmock.NewStringResponder(200, `{"data":[`+body+`],"has_more":false}`))
+		mock.RegisterResponder(http.MethodPost, "/v2/audits/batch_update", httpmock.NewStringResponder(200, `{"updated_audit_ids":["x",null]}`))
+		mock.RegisterResponder(http.MethodGet, "/v2/users/u", httpmock.NewStringResponder(200, user))
+		kept, err := client.Users.Retrieve(t.Context(), "u")
+		require.NoError(t, err)
+		assert.Equal(t, brellium.Metadata{"list": []any{json.Number("1"), nil}}, kept.Metadata, "free-form values stay as they are")
+		audit, err := client.Audits.Retrieve(t.Context(), "x")
+		page, listErr := client.Audits.List(t.Context(), brellium.AuditListParams{})
+		result, batchErr := client.Audits.BatchUpdate(t.Context(), brellium.AuditBatchUpdateParams{AuditIDs: []string{"x", "y"}, Flags: []string{}})
+		if name == "strict" {
+			for _, err := range []error{err, listErr, batchErr} {
+				var decode *brellium.DecodeError
+				require.ErrorAs(t, err, &decode)
+				assert.Contains(t, decode.Reason, " has an element of another kind")
+			}
+			continue
+		}
+		require.NoError(t, err)
+		require.NoError(t, listErr)
+		require.NoError(t, batchErr)
+		assert.True(t, audit.Equal(brellium.Audit{AuditID: "x", Flags: []string{"a"}, People: []brellium.AuditItem{{Key: "k"}}, Responses: []brellium.AuditResponse{{Answer: "Yes"}}}), "%+v", audit)
+		assert.True(t, audit.Equal(page.Data[0]))
+		assert.Equal(t, body, string(page.Data[0].RawJSON()))
+		assert.Equal(t, []string{"x"}, result.UpdatedAuditIDs)
+		assert.Equal(t, []string{"y"}, result.NotUpdated)
+	}
+}
+
 func TestTheBodyOfADecodeErrorIsBounded(t *testing.T) {
 	_, err := auditFrom(t, okJSON(`{"other":"`+strings.Repeat("x", 1<<20)+`"}`))
 	var decode *brellium.DecodeError

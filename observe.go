@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/brellium/brellium-go/internal/block"
@@ -521,18 +522,18 @@ func (c *call) reportEnd(ctx context.Context, begun time.Time, err error) {
 	})
 }
 
-// lostIsNew notes what decoding left empty and reports whether it is new.
-func (c *Client) lostIsNew(reason string) bool {
+// lostIsNew notes what decoding left empty and reports whether any of it is new.
+func (c *Client) lostIsNew(reasons string) (isNew bool) {
 	c.seen.mu.Lock()
 	defer c.seen.mu.Unlock()
-	if c.seen.lost[reason] {
-		return false
-	}
 	if c.seen.lost == nil {
 		c.seen.lost = map[string]bool{}
 	}
-	c.seen.lost[reason] = true
-	return true
+	for reason := range strings.SplitSeq(reasons, "; ") {
+		isNew = isNew || !c.seen.lost[reason]
+		c.seen.lost[reason] = true
+	}
+	return isNew
 }
 
 // limiterModeChanged notes the limiter's mode and reports whether it is new.

@@ -81,8 +81,9 @@ func Given(data []byte) bool {
 // What cannot be converted leaves its field empty; a list is then empty as a
 // whole. An element of a list that is null is left out.
 type Tolerant struct {
-	// Odd describes the first value of another kind, and Lost the first one that
-	// left its field empty. They name the field and the kinds, and quote nothing.
+	// Odd describes the first value of another kind, and Lost all those that left
+	// their fields empty, each once, separated by "; ". They name the field and the
+	// kinds, and quote nothing.
 	Odd, Lost string
 
 	path   []string
@@ -255,17 +256,22 @@ func number(text string) (f float64, err error) {
 
 // note describes data, whose kind is not that of the field at the current path.
 func (d *Tolerant) note(into *string, data []byte, t reflect.Type) {
-	if *into != "" {
+	if *into != "" && into == &d.Odd {
 		return
 	}
-	*into = "the field " + strings.Join(d.path, ".")
+	text := "the field " + strings.Join(d.path, ".")
 	switch kind, want := Kind(data), kindOf(t); {
 	case kind == want && kind == "a list":
-		*into += " has an element of another kind"
+		text += " has an element of another kind"
 	case kind == want || want == "":
-		*into += " has an unexpected form"
+		text += " has an unexpected form"
 	default:
-		*into += " is " + kind + " instead of " + want
+		text += " is " + kind + " instead of " + want
+	}
+	if *into == "" {
+		*into = text
+	} else if !strings.Contains(*into, text) {
+		*into += "; " + text
 	}
 }
 
