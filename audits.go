@@ -297,7 +297,9 @@ func (s *AuditService) BatchUpdate(ctx context.Context, params AuditBatchUpdateP
 	}
 	updated := make(map[string]bool, len(result.UpdatedAuditIDs))
 	for _, id := range result.UpdatedAuditIDs {
-		updated[id] = true
+		if updated[id] = true; !slices.Contains(params.AuditIDs, id) {
+			return nil, oddRecord(opAuditsBatchUpdate, result, "updated_audit_ids has an id that is not in the request")
+		}
 	}
 	for _, id := range params.AuditIDs {
 		if !updated[id] {

@@ -3,6 +3,7 @@ package brellium
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -255,7 +256,7 @@ func (c *Client) MarshalJSON() ([]byte, error) { return redact.Marshal(c) }
 // Do calls an endpoint that has no method yet, in the same way as every other
 // call and with the same errors. path starts with a slash, is escaped, and may
 // have a query. body is sent as JSON: nil for none, a [json.RawMessage] as it is,
-// and anything else encoded. The response is decoded into into. A response without
+// and anything else encoded; a reader or a []byte is a [ValidationError]. The response is decoded into into. A response without
 // a body, such as a 204, is then a [DecodeError]; pass nil if there may be none.
 // With nil, a body is an error only if it is HTML or says that the request failed.
 //
@@ -278,6 +279,13 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any, op
 	}
 	if into != nil && (isNil(into) || reflect.TypeOf(into).Kind() != reflect.Pointer) {
 		return &ValidationError{Field: "into", Reason: "must be a non-nil pointer"}
+	}
+	if _, writer := into.(io.Writer); writer {
+		return &ValidationError{Field: "into", Reason: "must not be a writer, which is not written to; use a *json.RawMessage"}
+	}
+	_, reader := body.(io.Reader)
+	if _, bytes := body.([]byte); reader || bytes {
+		return &ValidationError{Field: "body", Reason: "must not be a reader or []byte, which would not be sent as it is; use a json.RawMessage"}
 	}
 	var err error
 	if r.path, r.query, err = splitPath(path); err != nil {

@@ -1,6 +1,7 @@
 package brellium_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -156,6 +157,10 @@ func TestDoRejectsInvalidArguments(t *testing.T) {
 		"half an escape":         {"GET", "/v2/%4", nil, nil, "path"},
 		"a nil pointer":          {"GET", "/v2/x", nil, nilInto, "into"},
 		"a body that is no JSON": {"POST", "/v2/x", json.RawMessage(`{"a":`), nil, "body"},
+		"a reader as the body":   {"POST", "/v2/x", strings.NewReader(`{"a":1}`), nil, "body"},
+		"a buffer as the body":   {"POST", "/v2/x", bytes.NewBufferString(`{"a":1}`), nil, "body"},
+		"bytes as the body":      {"POST", "/v2/x", []byte(`{"a":1}`), nil, "body"},
+		"a writer as the target": {"GET", "/v2/x", nil, new(bytes.Buffer), "into"},
 		"a body of channels":     {"POST", "/v2/x", []chan int{nil}, nil, "body"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -195,7 +195,8 @@ func duplicateExternalID(field string) error {
 
 // DocumentCreateResult is the result of [DocumentService.Create].
 type DocumentCreateResult struct {
-	// Documents are the documents of the batch, including those that existed.
+	// Documents are the documents of the batch, including those that existed, in
+	// the order of the request.
 	Documents []Document `json:"documents"`
 
 	raw
@@ -222,7 +223,33 @@ func (s *DocumentService) Create(ctx context.Context, params DocumentCreateParam
 	if err != nil {
 		return nil, err
 	}
-	return s.create(ctx, params, everyExternalID, cfg)
+	result, err := s.create(ctx, params, everyExternalID, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if reason := result.arrange(params.Documents); reason != "" {
+		return nil, oddRecord(opDocumentsCreate, result, reason)
+	}
+	return result, nil
+}
+
+// arrange puts the documents into the order of the inputs, as far as they have
+// external ids. It returns why they are not those of the inputs, "" if they are.
+func (d *DocumentCreateResult) arrange(inputs []DocumentInput) string {
+	if len(d.Documents) != len(inputs) {
+		return "the body has " + plural(len(d.Documents), "document") + " instead of " + strconv.Itoa(len(inputs))
+	}
+	for i, in := range inputs {
+		if in.ExternalID == "" || d.Documents[i].ExternalID == "" {
+			continue
+		}
+		at := slices.IndexFunc(d.Documents[i:], func(d Document) bool { return d.ExternalID == in.ExternalID })
+		if at < 0 {
+			return "the external_id of a document of the body is not one of the request"
+		}
+		d.Documents[i], d.Documents[i+at] = d.Documents[i+at], d.Documents[i]
+	}
+	return ""
 }
 
 // create sends a batch that has been validated. body is its params, encoded or
@@ -323,7 +350,8 @@ const (
 
 // WaitForAudit waits until the audit of a document exists, and returns it; the
 // audit may still be in progress. Otherwise it works as
-// [DocumentService.WaitForFinishedAudit], with the same errors.
+// [DocumentService.WaitForFinishedAudit], with the same errors, and a second request
+// of a poll once the document says that its audit exists.
 func (s *DocumentService) WaitForAudit(ctx context.Context, documentID string, opts ...CallOption) (*Audit, error) {
 	return s.waitForOne(ctx, documentID, true, opts)
 }
@@ -382,7 +410,8 @@ func (s *DocumentService) waitForOne(ctx context.Context, documentID string, exi
 		return nil, err
 	}
 	var result AuditResult
-	w.untilExists, w.report = exists, func(r *AuditResult) bool { result = *r; return true }
+	w.untilExists, w.left[0].listed = exists, exists // begins with the document
+	w.report = func(r *AuditResult) bool { result = *r; return true }
 	if err := w.run(ctx); err != nil {
 		return nil, err
 	}
@@ -574,7 +603,10 @@ func (w *auditWait) ask(ctx context.Context) (err error) {
 			if err != nil {
 				return w.finish(d, nil, err)
 			}
-			d.listed, w.changed = !d.exists, w.changed || d.exists && !known
+			d.listed, w.changed = !d.exists || w.untilExists, w.changed || d.exists && !known
+			if d.exists && w.untilExists {
+				audit, err = w.client.Audits.newest(ctx, d.id, w.opts)
+			}
 		}
 	}
 	if _, odd := err.(*DecodeError); odd || errors.Is(err, ErrNotFound) {

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/jarcoal/httpmock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -115,6 +117,33 @@ func TestDocumentsCreateRejectsABadBatch(t *testing.T) {
 	assert.Zero(t, emu.Count(brelliumtest.OpAny))
 	_, err = client.Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: many[:100]})
 	require.NoError(t, err)
+}
+
+// Documents[i] of the result is that of Documents[i] of the request, or there is no
+// result: a file must not be sent to the URL of another one's document.
+func TestDocumentsCreateReturnsTheDocumentsOfTheRequest(t *testing.T) {
+	const a, b, none = `{"document_id":"1","external_id":"a"}`, `{"document_id":"2","external_id":"b"}`, `{"document_id":"3"}`
+	const other = "the external_id of a document of the body is not one of the request"
+	for body, reason := range map[string]string{
+		a + "," + b: "", b + "," + a: "", none + "," + b: "", a + "," + none: "", a: "the body has 1 document instead of 2", a + "," + b + "," + none: "the body has 3 documents instead of 2",
+		a + "," + a: other, b + "," + b: other, a + `,{"document_id":"4","external_id":"4471100"}`: other,
+	} {
+		client, mock := resourceMock(t)
+		mock.RegisterResponder(http.MethodPost, "/v2/documents", httpmock.NewStringResponder(201, `{"documents":[`+body+`]}`))
+		result, err := client.Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a", ExternalID: "a"}, {Filename: "b", ExternalID: "b"}}})
+		if reason != "" {
+			var decode *brellium.DecodeError
+			require.ErrorAs(t, err, &decode, body)
+			assert.Equal(t, reason, decode.Reason)
+			assert.True(t, brellium.OutcomeUnknown(err))
+			continue
+		}
+		require.NoError(t, err, body)
+		for i, id := range []string{"a", "b"} {
+			assert.Contains(t, []string{id, ""}, result.Documents[i].ExternalID)
+			assert.Contains(t, string(result.Documents[i].RawJSON()), result.Documents[i].DocumentID)
+		}
+	}
 }
 
 func TestDocumentsCreateResponseWithoutDocumentsIsADecodeError(t *testing.T) {

@@ -40,6 +40,10 @@ func TestNoOtherResourceIsTaken(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, client.Users.Delete(ctx, id))
 	}
+	client := responding(t, `{"updated_audit_ids":["`+asked+`","`+other+`"]}`)
+	_, err := client.Audits.BatchUpdate(ctx, brellium.AuditBatchUpdateParams{AuditIDs: []string{asked}, Flags: []string{}})
+	require.ErrorContains(t, err, "updated_audit_ids has an id that is not in the request")
+	assert.NotContains(t, err.Error(), "44711")
 	for email, same := range map[string]bool{
 		"casey@example.test": true, " Casey@Example.TEST ": true, "": true,
 		"casey+1@example.test": false, "cas\u212aey@example.test": false, "4471100": false,

@@ -297,7 +297,7 @@ func TestNoResultOfABatchOfAnotherShapeIsSilentlyWrong(t *testing.T) {
 		{body: `{"data":["1"]}`, reason: "the body has no updated_audit_ids; it has data"},
 		{body: `{"error":{}}`, reason: "the body has no updated_audit_ids; it has error"},
 	} {
-		result, err := responding(t, s.body).Audits.BatchUpdate(t.Context(), brellium.AuditBatchUpdateParams{AuditIDs: []string{"1"}, Flags: []string{}})
+		result, err := responding(t, s.body).Audits.BatchUpdate(t.Context(), brellium.AuditBatchUpdateParams{AuditIDs: []string{"1", "2"}, Flags: []string{}})
 		var ids []string
 		if result != nil {
 			ids = result.UpdatedAuditIDs
@@ -316,7 +316,8 @@ func TestNoResultOfABatchOfAnotherShapeIsSilentlyWrong(t *testing.T) {
 		{body: `{"documents":["4471100"]}`, reason: "item 1 of documents is text instead of an object"},
 		{body: `{"documents":"4471100"}`, reason: "the field documents is text instead of a list"},
 	} {
-		result, err := responding(t, s.body).Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}}})
+		inputs := []brellium.DocumentInput{{Filename: "a.pdf"}, {Filename: "b.pdf"}}[:max(1, len(strings.Fields(s.ids)))]
+		result, err := responding(t, s.body).Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: inputs})
 		var ids []string
 		if result != nil {
 			for i := range result.Documents {
