@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brellium/brellium-go/internal/block"
+	"github.com/brellium/brellium-go/internal/jsonscan"
 	"github.com/brellium/brellium-go/internal/redact"
 	"github.com/brellium/brellium-go/internal/wire"
 )
@@ -297,7 +298,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any, op
 	}
 	r.op = customOperation(method, cfg.operation)
 	if into != nil {
-		into = innermost(into)
+		into = jsonscan.Innermost(into)
 	}
 	if page, ok := into.(interface {
 		do(context.Context, *Client, request, callConfig, any) error

@@ -149,73 +149,18 @@ func (r okResponse) decodeInto(v any) error {
 	if _, err := r.decode(v); err != nil {
 		return err
 	}
-	if blank := blankRecord(reflect.ValueOf(v), true, 0); blank != nil {
-		field, _, _ := required(blank)
-		return r.decodeError("a resource in the body has no " + field)
-	}
-	return nil
-}
-
-// blankRecord returns a resource in v that has no id, nil if there is none.
-// given is false for a field, whose zero value may be absent from the response.
-func blankRecord(v reflect.Value, given bool, depth int) record {
-	if depth++; depth > 100 { // v may have contained itself before
-		return nil
-	}
-	if v.CanAddr() && v.Addr().CanInterface() {
-		if r, ok := v.Addr().Interface().(record); ok {
-			if _, _, id := required(r); blank(id) && (given || !v.IsZero()) {
-				return r
-			}
-			return nil
+	var err error
+	jsonscan.Visit(v, func(pointer any, sent bool) (deeper bool) {
+		resource, ok := pointer.(record)
+		if !ok {
+			return true
 		}
-	}
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		if !v.IsNil() {
-			return blankRecord(v.Elem(), true, depth)
+		if field, _, id := required(resource); sent && blank(id) && err == nil {
+			err = r.decodeError("a resource in the body has no " + field)
 		}
-		if v.Kind() == reflect.Pointer && given {
-			return blankRecord(reflect.New(v.Type().Elem()), true, depth) // null in a list
-		}
-	case reflect.Slice, reflect.Array:
-		if v.Type().Elem().Kind() <= reflect.Complex128 {
-			return nil // numbers, such as the bytes of a json.RawMessage
-		}
-		for i := range v.Len() {
-			if r := blankRecord(v.Index(i), true, depth); r != nil {
-				return r
-			}
-		}
-	case reflect.Map:
-		for entry := v.MapRange(); entry.Next(); {
-			value := reflect.New(v.Type().Elem()).Elem()
-			value.Set(entry.Value())
-			if r := blankRecord(value, true, depth); r != nil {
-				return r
-			}
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				if r := blankRecord(v.Field(i), false, depth); r != nil {
-					return r
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// innermost follows pointers to pointers, and sets those that are nil.
-func innermost(v any) any {
-	p := reflect.ValueOf(v)
-	for ; p.Elem().Kind() == reflect.Pointer; p = p.Elem() {
-		if p.Elem().IsNil() {
-			p.Elem().Set(reflect.New(p.Elem().Type().Elem()))
-		}
-	}
-	return p.Interface()
+		return false
+	})
+	return err
 }
 
 // decodeRecord decodes a response that is one resource, which keeps source.
@@ -358,7 +303,7 @@ func decodeItems[T any](r okResponse, key string, fast []T, odd bool) (items []T
 	}}
 	items = fast[:0]
 	for i := range fast {
-		if v, ok := innermost(&fast[i]).(record); ok {
+		if v, ok := jsonscan.Innermost(&fast[i]).(record); ok {
 			if _, _, id := required(v); blank(id) {
 				if unusable == nil {
 					unusable = r.decodeError(missing(v, raws[i], itemName(key, i)))
@@ -396,7 +341,7 @@ func decodeOddItems[T any](r okResponse, key string, list json.RawMessage) (item
 	}
 	for i, data := range raws {
 		var item T
-		if v, ok := innermost(&item).(record); !ok {
+		if v, ok := jsonscan.Innermost(&item).(record); !ok {
 			reason := ""
 			if err := json.Unmarshal(data, &item); err != nil {
 				reason = itemName(key, i) + ": " + decodeReason(data, &item, err)
