@@ -493,7 +493,7 @@ func TestGetBodyReturnsTheBodyAgain(t *testing.T) {
 				return testkit.Reply(200, nil, `{"access_token":"t","token_type":"Bearer","expires_in":3600}`), nil
 			}
 			if r.URL.Path == "/v2/documents" {
-				return testkit.Reply(201, nil, `{"documents":[{"document_id":"d"}]}`), nil
+				return testkit.Reply(201, nil, `{"documents":[{"document_id":"d"},{"document_id":"e"}]}`), nil
 			}
 			return testkit.Reply(200, nil, testkit.SampleAudit), nil
 		})))
