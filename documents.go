@@ -396,7 +396,7 @@ func pausePoll(ctx context.Context, delay time.Duration) error {
 // the list does not say which audit is the document's newest. Otherwise it is that
 // of the request that failed after its retries, as described at
 // [DocumentService.Create].
-func (s *DocumentService) WaitForFinishedAudit(ctx context.Context, documentID string, opts ...CallOption) (*Audit, error) {
+func (s *DocumentService) WaitForFinishedAudit(ctx context.Context, documentID string, opts ...CallOption) (audit *Audit, err error) {
 	return s.waitForOne(ctx, documentID, false, opts)
 }
 
