@@ -161,7 +161,9 @@ func TestDocumentHasThisCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := strings.Split(string(page), "```go\n")[1:]
+	before, after, _ := strings.Cut(string(page), "## 4.")
+	_, after, _ = strings.Cut(after, "## 5.") // chapter 4 is in ../vcr
+	blocks := append(strings.Split(before, "```go\n")[1:], strings.Split(after, "```go\n")[1:]...)
 	if len(blocks) != 7 {
 		t.Errorf("%d blocks, want 7", len(blocks))
 	}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"net/http/httputil"
 	"net/url"
 	"runtime"
 	"strconv"
@@ -441,6 +442,36 @@ func TestTransportMayCallAnotherHostFirst(t *testing.T) {
 	_, err := attempt(t, client, true)
 	assert.True(t, brellium.OutcomeUnknown(err))
 	assert.EqualValues(t, 3, n.Load())
+}
+
+// Transports that log or record requests, such as go-vcr, dump each before they
+// send it. To httptrace that looks like a request to the same host.
+func TestADumpOfARequestIsNoAttempt(t *testing.T) {
+	server, connections := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = io.WriteString(w, `{"user_id":"u","audit_id":"a"}`)
+	}, nil)
+	base := newTransport(t, nil)
+	client := via(t, server.URL, testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+		dump, err := httputil.DumpRequestOut(r, true)
+		require.NoError(t, err)
+		require.Contains(t, string(dump), "HTTP/1.1")
+		return base.RoundTrip(r)
+	}))
+	for _, write := range []bool{true, false, true} {
+		_, err := attempt(t, client, write)
+		require.NoError(t, err)
+	}
+	assert.EqualValues(t, 1, connections.Load())
+	var failed *brellium.ConnectionError
+	require.ErrorAs(t, client.Users.Delete(t.Context(), "u", brellium.WithMaxRetries(0)), &failed)
+	assert.True(t, failed.Sent)
+	server.Close()
+	a, err := attempt(t, client, true)
+	assert.Equal(t, brellium.VerdictNeverSent, a.Verdict)
+	assert.False(t, brellium.OutcomeUnknown(err))
 }
 
 // The connection reports to httptrace that the request was written.

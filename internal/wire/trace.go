@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http/httptrace"
 	"sync"
@@ -24,6 +25,7 @@ type trace struct {
 	connected     bool
 	written       bool
 	responded     bool
+	dumped        bool // the last connection is that of a dump, which sends nothing
 	replayStopped bool
 }
 
@@ -38,7 +40,7 @@ func (t *trace) getConn(addr string) {
 	if t.written && (!t.responded || t.addr == addr) {
 		t.stopReplay()
 	}
-	t.traced, t.connected, t.responded, t.addr = true, false, false, addr
+	t.traced, t.connected, t.responded, t.dumped, t.addr = true, false, false, false, addr
 }
 
 // gotConn is also called without getConn, for some HTTP/2 connections that
@@ -46,6 +48,9 @@ func (t *trace) getConn(addr string) {
 func (t *trace) gotConn(info httptrace.GotConnInfo) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.dumped = isDump(info.Conn); t.dumped {
+		return
+	}
 	if t.written && t.connected {
 		t.stopReplay()
 	}
@@ -55,13 +60,19 @@ func (t *trace) gotConn(info httptrace.GotConnInfo) {
 func (t *trace) wroteHeaders() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.written = true
+	t.written = t.written || !t.dumped
 }
 
 func (t *trace) gotFirstByte() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.responded = true
+	t.responded = !t.dumped
+}
+
+// isDump reports whether c is what [httputil.DumpRequestOut] writes a request to.
+// Transports that log or record requests use it before they send one.
+func isDump(c net.Conn) bool {
+	return c != nil && c.RemoteAddr() == nil && fmt.Sprintf("%T", c) == "*httputil.dumpConn"
 }
 
 // silent reports whether the request was written to an HTTP/2 connection and no
