@@ -219,6 +219,24 @@ func (c *Client) CloseIdleConnections() {
 	(&http.Client{Transport: wire.Transport(c.parts.Open().httpClient)}).CloseIdleConnections()
 }
 
+// Resume lets the client send at once, for an operator who knows that what paused
+// it was wrong or is over. It ends the pause after a 429, with brelliumredis that of
+// all processes within about 10 s; the stop after a bare 403; and the pause of token
+// requests. It does not shorten the waits between the attempts of calls in progress.
+// Without Resume, a pause after a 429 ends after 5 minutes at most.
+//
+// A [Limiter] of your own takes part if it has a method Resume().
+func (c *Client) Resume() {
+	p := c.parts.Open()
+	for _, r := range []*route{p.api, p.tokenEndpoint} {
+		if l, ok := r.limiter.(interface{ Resume() }); ok {
+			l.Resume()
+		}
+	}
+	p.api.guard.Resume()
+	p.api.tokens.resume()
+}
+
 // RateLimit returns the rate limit as the headers of the newest response reported
 // it. Its Known method reports false before the first one.
 func (c *Client) RateLimit() RateLimit {

@@ -322,6 +322,13 @@ func (s *tokenSource) isOwn(t *Token) bool {
 	return t.is(s.own)
 }
 
+// resume forgets why no token is requested.
+func (s *tokenSource) resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.final, s.renewAt, s.pauseUntil = nil, time.Time{}, time.Time{}
+}
+
 // renew starts a refresh for h, which is due but has not expired.
 func (s *tokenSource) renew(h *heldToken, now time.Time) {
 	s.mu.Lock()

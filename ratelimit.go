@@ -90,8 +90,8 @@ const (
 // One AdaptiveLimiter serves any number of goroutines, and clients that share it
 // ([WithRateLimiter]) count as one. Waiting calls are served by their [Priority],
 // within it those that were rate limited before first, and otherwise first in,
-// first out. The wait that a 429 asks for applies to all calls. The limiter runs
-// no goroutine and needs no closing.
+// first out. The wait that a 429 asks for applies to all calls, for 5 minutes at
+// most; [Client.Resume] ends it. The limiter runs no goroutine and needs no closing.
 //
 // Limitations:
 //   - It backs off for other clients. Some clients do not back off, such as a
@@ -178,6 +178,9 @@ func (l *AdaptiveLimiter) Acquire(ctx context.Context) (Permit, error) {
 	return acquireFrom(ctx, &l.queue)
 }
 
+// Resume ends a pause after a 429, as [Client.Resume] does.
+func (l *AdaptiveLimiter) Resume() { l.queue.Resume() }
+
 // State returns the current state, for monitoring.
 func (l *AdaptiveLimiter) State() LimiterState { return limiterState(&l.queue) }
 
@@ -212,6 +215,9 @@ func NewFixedLimiter(burst int, perSecond float64) (*FixedLimiter, error) {
 func (l *FixedLimiter) Acquire(ctx context.Context) (Permit, error) {
 	return acquireFrom(ctx, &l.queue)
 }
+
+// Resume ends a pause after a 429, as [Client.Resume] does.
+func (l *FixedLimiter) Resume() { l.queue.Resume() }
 
 // State returns the current state, for monitoring.
 func (l *FixedLimiter) State() LimiterState { return limiterState(&l.queue) }

@@ -574,3 +574,61 @@ func TestAnAbsurdRetryAfterDoesNotStopTheClient(t *testing.T) {
 		})
 	}
 }
+
+// A wrong Retry-After, a block that is over, a token endpoint that works again: an
+// operator need not wait.
+func TestResumeEndsEveryPause(t *testing.T) {
+	fixed, err := brellium.NewFixedLimiter(10, 5)
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		operation string
+		fault     brelliumtest.Fault
+		failures  int
+		option    brellium.ClientOption
+	}{
+		"429":                  {brelliumtest.OpAuditRetrieve, testkit.RateLimited("300"), 1, nil},
+		"429, a fixed limiter": {brelliumtest.OpAuditRetrieve, testkit.RateLimited("300"), 1, brellium.WithRateLimiter(fixed)},
+		"429 for a token":      {brelliumtest.OpTokenCreate, testkit.RateLimited("300"), 1, nil},
+		"bad credentials":      {brelliumtest.OpTokenCreate, brelliumtest.Status(401, "INVALID_CLIENT"), 1, nil},
+		"bare 403":             {brelliumtest.OpAuditRetrieve, brelliumtest.Blocked(), 2, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				emu := brelliumtest.New()
+				var opts []brellium.ClientOption
+				if c.option != nil {
+					opts = append(opts, c.option)
+				}
+				client := testkit.NewClient(t, emu, opts...)
+				derived, err := client.With()
+				require.NoError(t, err)
+				emu.Inject(c.operation, c.fault.Forever())
+				for range c.failures {
+					require.Error(t, testkit.Retrieve(t.Context(), client, brellium.WithMaxRetries(0)))
+				}
+				emu.ClearFaults()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				require.Error(t, testkit.Retrieve(ctx, client), "it is paused")
+				start := time.Now()
+				derived.Resume()
+				require.NoError(t, testkit.Retrieve(t.Context(), client))
+				assert.Less(t, time.Since(start), time.Second)
+			})
+		})
+	}
+}
+
+// Calls that wait are woken.
+func TestResumeWakesCalls(t *testing.T) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
+		emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited("300"))
+		require.Error(t, testkit.Retrieve(t.Context(), client, brellium.WithMaxRetries(0)))
+		start := time.Now()
+		time.AfterFunc(time.Minute, client.Resume)
+		testkit.Concurrently(t, 5, func(ctx context.Context, _ int) error { return testkit.Retrieve(ctx, client) })
+		assert.Greater(t, time.Since(start), 59*time.Second)
+		assert.Less(t, time.Since(start), 90*time.Second)
+	})
+}

@@ -32,13 +32,14 @@ local reach = 10 * second         -- an older attempt has reached the server
 local ticket_slack = 2 * second   -- a worker this late for its turn is dead
 local clock_slack = 5 * second    -- a larger step back means that the clock was set
 local memory = 10                 -- seconds until unexplained spending is forgotten
+local ask_again = 10 * second     -- in a pause, since another worker may end it
 local max_probes = 8
 local max_limit = 1000000
 -- What is added to the number of a ticket to get its turn, by its place. An
 -- interactive ticket overtakes at most the normal ones of the last 64 draws and the
 -- background ones of the last 128, so nobody starves.
 local shifts = {f = -1000000000000, i = -64, n = 0, b = 64}
-local max_hold = 330 * second      -- also of what an earlier version wrote
+local max_hold = 330 * second      -- also of what others wrote: no pause is longer
 local most = 9000000000000000     -- integers are exact up to here
 local eps = 0.000000001
 
@@ -107,7 +108,8 @@ if epoch == 0 or now < at - clock_slack then
   forget()
 end
 now = max(now, at)
-hold = min(hold, now + max_hold)
+hold, looked = min(hold, now + max_hold), min(looked, now + max_hold)
+probe = min(probe, now + probe_every)
 local passed = (now - at) / second
 at = now
 
@@ -124,8 +126,10 @@ local in_flight = redis.call('ZCARD', KEYS[4])
 -- The lower bound leaves room for the attempts that have not reached the server.
 -- After a while every attempt has.
 local function bound()
-  high = min(high, limit)
+  local owed = -limit - max_hold / second * rate -- lower ones are not believed
+  high = max(min(high, limit), owed)
   low = min(low, limit - redis.call('ZCOUNT', KEYS[4], '(' .. str(now - reach), '+inf'), high)
+  low = max(low, owed)
 end
 
 low = low + passed * (rate - others)
@@ -160,6 +164,8 @@ for i = 11, #ARGV - 7, 8 do
     end
     high = min(high, 1 + rate * age)
     hold = max(hold, now + num(ARGV[i + 7], second, 0, max_hold))
+  elseif kind == 'resume' then
+    hold = 0
   elseif kind == 'unspent' then
     if found then low, high, unspent = low + 1, high + 1, unspent + 1 end
   elseif kind == 'blocked' then
@@ -221,14 +227,14 @@ local function turn(ahead)
     local short = (need + ahead - low) / refill * second
     local wait = short - second / refill - 1
     if spending > others_floor then wait = min(wait, memory / 2 * second) end -- it may end sooner
-    wait = max(hold - now, wait)
+    wait = max(min(hold - now, ask_again), wait)
     -- Workers that were served wait until the others have asked once.
     if served > learned and ahead > 0 then wait = max(wait, looked - now) end
     return wait, max(short, 0)
   end
   local wait = look()
   if probes < max_probes then wait = min(wait, probe + ahead * probe_every - now) end
-  return max(hold - now, wait), 0
+  return max(min(hold - now, ask_again), wait), 0
 end
 
 local function drop()
@@ -273,10 +279,10 @@ if ARGV[4] == '1' then
   end
 end
 if ticket == 1 then
-  wait = math.ceil(max(wait, 0))
+  wait = math.ceil(min(max(wait, 0), max_hold))
   least = hold - now
   if known == 1 then least = max(least, (1 + ahead - high) / rate * second) end
-  least = math.ceil(max(least, 0))
+  least = math.ceil(min(max(least, 0), max_hold))
   local budget = num(ARGV[7], -1, -1, most)
   if budget >= 0 and least > budget then
     ticket = 0

@@ -364,6 +364,19 @@ func sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
+// Resume ends the pause after a 429, as [brellium.Client.Resume] does: that of this
+// process with its next exchange with Redis, which it starts, and that of the others
+// within about 10 s.
+func (l *Limiter) Resume() {
+	l.local.Resume()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.held = 0
+	l.queueResult(result{kind: kindResume, sent: now}, true, now)
+	l.dispatch(now)
+}
+
 // Stats returns the current counters.
 func (l *Limiter) Stats() Stats {
 	l.mu.Lock()

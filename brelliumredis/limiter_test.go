@@ -508,6 +508,37 @@ func TestWaitThatBecomesTooLongFailsThen(t *testing.T) {
 	})
 }
 
+// Through the client: a 429 that asked for too long ends by hand.
+func TestResumeWakesTheCallsOfAllProcesses(t *testing.T) {
+	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, m *model) {
+		other, err := newLimiter(LimiterOptions{})
+		require.NoError(t, err)
+		other.store = m
+		drained(t, l)
+		p, err := l.Acquire(context.Background())
+		require.NoError(t, err)
+		p.Done(brellium.LimiterResult{Refused: true, RetryAfter: 50 * time.Minute})
+		settle(time.Second)
+		begin := time.Now()
+		client, err := brellium.NewClient(brellium.WithAccessToken("t"), brellium.WithRateLimiter(l))
+		require.NoError(t, err)
+		time.AfterFunc(time.Minute, client.Resume)
+		var calls sync.WaitGroup
+		for _, l := range []*Limiter{l, other} {
+			calls.Go(func() {
+				p, err := l.Acquire(context.Background())
+				if assert.NoError(t, err) {
+					p.Done(brellium.LimiterResult{Spent: brellium.SpentYes})
+				}
+			})
+		}
+		calls.Wait()
+		require.Greater(t, time.Since(begin), time.Minute-time.Second)
+		require.Less(t, time.Since(begin), time.Minute+12*time.Second)
+		settle(time.Second)
+	})
+}
+
 func TestLeavingTheQueueReturnsTheTicket(t *testing.T) {
 	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, m *model) {
 		drained(t, l)

@@ -81,7 +81,8 @@ func (m *model) step(now float64, q *request) reply {
 		forget()
 	}
 	now = max(now, m.at)
-	m.hold = min(m.hold, now+330*modelSecond)
+	m.hold, m.looked = min(m.hold, now+330*modelSecond), min(m.looked, now+330*modelSecond)
+	m.probe = min(m.probe, now+probeEvery)
 	passed := (now - m.at) / modelSecond
 	m.at = now
 
@@ -93,14 +94,14 @@ func (m *model) step(now float64, q *request) reply {
 	m.tickets = slices.DeleteFunc(m.tickets, func(t ticket) bool { return t.lease <= now })
 
 	bound := func() {
-		m.high = min(m.high, m.limit)
+		m.high = max(min(m.high, m.limit), -m.limit-float64(330*rate))
 		notArrived := 0.0
 		for _, u := range m.attempts {
 			if u.sent > now-10*modelSecond {
 				notArrived++
 			}
 		}
-		m.low = min(m.low, m.limit-notArrived, m.high)
+		m.low = max(min(m.low, m.limit-notArrived, m.high), -m.limit-float64(330*rate))
 	}
 	m.low += float64(passed * (rate - m.others))
 	m.high += float64(passed * rate)
@@ -138,7 +139,7 @@ func (m *model) step(now float64, q *request) reply {
 			if others > 0.004*rate {
 				wait = min(wait, 5*modelSecond)
 			}
-			wait = max(m.hold-now, wait)
+			wait = max(min(m.hold-now, 10*modelSecond), wait)
 			if served > m.learned && ahead > 0 {
 				wait = max(wait, m.looked-now)
 			}
@@ -148,7 +149,7 @@ func (m *model) step(now float64, q *request) reply {
 		if m.probes < 8 {
 			wait = min(wait, m.probe+float64(ahead*probeEvery)-now)
 		}
-		return max(m.hold-now, wait), 0
+		return max(min(m.hold-now, 10*modelSecond), wait), 0
 	}
 
 	var r reply
@@ -180,12 +181,12 @@ func (m *model) step(now float64, q *request) reply {
 		}
 	}
 	if r.ticket {
-		wait = math.Ceil(max(wait, 0))
+		wait = math.Ceil(min(max(wait, 0), 330*modelSecond))
 		least := m.hold - now
 		if m.known {
 			least = max(least, (1+ahead-m.high)/rate*modelSecond)
 		}
-		least = math.Ceil(max(least, 0))
+		least = math.Ceil(min(max(least, 0), 330*modelSecond))
 		r.least = micros(int64(least))
 		if q.budget >= 0 && least > float64(q.budget.Microseconds()) {
 			r.ticket = false
@@ -239,6 +240,8 @@ func (m *model) apply(now, rate float64, look func() float64, a result, age floa
 		}
 		m.high = min(m.high, 1+float64(rate*age))
 		m.hold = max(m.hold, now+min(float64(a.hold.Microseconds()), 330*modelSecond))
+	case kindResume:
+		m.hold = 0
 	case kindUnspent:
 		if found {
 			m.unspent++

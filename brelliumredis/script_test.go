@@ -190,7 +190,7 @@ func (h *history) next() *request {
 			h.grants = append(h.grants[:i], h.grants[i+1:]...)
 			h.sent = append(h.sent[:i], h.sent[i+1:]...)
 		}
-		kinds := []kind{kindSpent, kindSpent, kindSpent, kindSpent, kindPaid, kindUnspent, kindUnknown, kindRateLimited, kindBlocked}
+		kinds := []kind{kindSpent, kindSpent, kindSpent, kindSpent, kindPaid, kindUnspent, kindUnknown, kindRateLimited, kindBlocked, kindResume}
 		q.results = append(q.results, result{
 			kind: kinds[r.IntN(len(kinds))], attempt: g.attempt, epoch: g.epoch, ended: g.ended,
 			sent: time.UnixMicro(sent), remaining: r.IntN(101), limit: []int{0, 100, 100, 100, 50}[r.IntN(5)],
@@ -496,6 +496,52 @@ func TestTokensSpentWithoutAGrantCount(t *testing.T) {
 	})
 }
 
+// Whoever can write to Redis can delay calls, but not for longer than a 429 does.
+func TestNoValueOfARecordHoldsCallsForLong(t *testing.T) {
+	eachAsker(t, func(t *testing.T, a asker) {
+		for _, name := range fields {
+			for _, value := range []string{"-9000000000000000", "-900", "0", "9000000000000000", "-1e308", "1e308", "nan", "x"} {
+				require.NoError(t, a.s.rdb.FlushAll(context.Background()).Err())
+				a.ask("one", quiet, spent(a.ask("one"), 99, 100))
+				values := []any{name, value}
+				if name == "probe" {
+					values = append(values, "known", 0, "probes", 8)
+				}
+				require.NoError(t, a.s.rdb.HSet(context.Background(), a.s.keys[0], values...).Err())
+				for begin := a.s.now; ; {
+					r := a.ask("one")
+					if r.granted {
+						break
+					}
+					require.LessOrEqual(t, max(r.wait, r.least, r.held), 330*time.Second)
+					a.pass(min(max(r.wait, time.Millisecond), 5*time.Second)) // as other workers would
+					require.Less(t, a.s.now-begin, 11*time.Minute.Microseconds(), "%s = %s", name, value)
+				}
+			}
+		}
+	})
+}
+
+// A pause that was wrong ends by hand, and other processes notice.
+func TestResumeEndsThePauseOfAllWorkers(t *testing.T) {
+	eachAsker(t, func(t *testing.T, a asker) {
+		a.ask("one", quiet, spent(a.ask("one"), 99, 100))
+		limited := a.ask("one")
+		a.ask("one", quiet, func(q *request) {
+			q.results = []result{{kind: kindRateLimited, attempt: limited.attempt, epoch: limited.epoch, sent: q.now, hold: 5 * time.Minute}}
+		})
+		a.pass(time.Minute)
+		other := a.ask("two")
+		require.False(t, other.granted)
+		require.Equal(t, 4*time.Minute, other.held)
+		require.Equal(t, 10*time.Second, other.wait, "it asks again meanwhile")
+		a.pass(time.Second)
+		require.Zero(t, a.ask("one", quiet, func(q *request) { q.results = []result{{kind: kindResume}} }).held)
+		a.pass(9 * time.Second)
+		require.True(t, a.ask("two").granted)
+	})
+}
+
 func TestRecordOfAnotherTypeIsAnError(t *testing.T) {
 	eachAsker(t, func(t *testing.T, a asker) {
 		require.NoError(t, a.s.rdb.Set(context.Background(), a.s.keys[0], "text", 0).Err())
@@ -569,6 +615,7 @@ func FuzzScript(f *testing.F) {
 		require.NoError(t, err)
 		r, err := parseReply(values)
 		require.NoError(t, err)
+		require.LessOrEqual(t, max(r.wait, r.least, r.held), 330*time.Second)
 		if !r.granted {
 			inFlight = max(inFlight, 1) - 1
 		}

@@ -27,6 +27,7 @@ const (
 	kindRateLimited kind = "rate-limited" // a 429
 	kindBlocked     kind = "blocked"      // a bare 403
 	kindUnknown     kind = "unknown"      // the response does not say
+	kindResume      kind = "resume"       // no attempt: a pause is over
 )
 
 // result is the end of one attempt.

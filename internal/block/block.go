@@ -107,6 +107,14 @@ func (g *Guard) Current(p Pass) bool {
 	return p.since == g.since
 }
 
+// Resume ends a watch or a stop.
+func (g *Guard) Resume() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.state, g.retryAt, g.stopFor, g.probing = open, time.Time{}, 0, false
+	g.since++
+}
+
 // Settle returns p with what its attempt said. It reports when a stopped
 // client will send again (zero on watch), and whether the state has changed.
 func (g *Guard) Settle(p Pass, signal Signal) (retryAt time.Time, changed bool) {

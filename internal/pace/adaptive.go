@@ -440,6 +440,14 @@ func (a *Adaptive) track(t Ticket, remaining float64) {
 	a.left, a.leftSend, a.leftAt, a.fall, a.fresh = remaining, t.send, t.Sent, fall, true
 }
 
+// Resume implements [Machine].
+func (a *Adaptive) Resume(now time.Duration) {
+	a.pausedUntil = min(a.pausedUntil, now)
+	if a.share != nil {
+		a.share.Resume(now)
+	}
+}
+
 // Idle implements [Machine].
 func (a *Adaptive) Idle(now time.Duration) {
 	a.due = 0

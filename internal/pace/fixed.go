@@ -72,6 +72,11 @@ func (f *Fixed) Done(now time.Duration, _ Ticket, r Report) {
 	}
 }
 
+// Resume implements [Machine].
+func (f *Fixed) Resume(now time.Duration) {
+	f.at, f.pausedUntil = min(f.at, now), min(f.pausedUntil, now)
+}
+
 // Idle implements [Machine].
 func (f *Fixed) Idle(time.Duration) {}
 

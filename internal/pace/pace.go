@@ -107,6 +107,8 @@ type Machine interface {
 	Cancel(now time.Duration, t Ticket)
 	// Done records the end of an attempt.
 	Done(now time.Duration, t Ticket, r Report)
+	// Resume ends a pause that a response caused.
+	Resume(now time.Duration)
 	// Idle records that nobody waits any more.
 	Idle(now time.Duration)
 	// AtLeast returns a lower bound of the wait of an attempt that has ahead

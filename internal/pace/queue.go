@@ -302,6 +302,15 @@ func (q *Queue) review(now time.Duration) {
 	}
 }
 
+// Resume ends a pause that a response caused.
+func (q *Queue) Resume() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	q.machine.Resume(now)
+	q.dispatch(now)
+}
+
 // State returns the machine's state and the number of waiters.
 func (q *Queue) State() (s State, waiting int) {
 	q.mu.Lock()

@@ -34,6 +34,7 @@ func (g *gate) Send(time.Duration) Ticket {
 func (g *gate) Cancel(time.Duration, Ticket)       { g.inFlight--; g.canceled++ }
 func (g *gate) Done(time.Duration, Ticket, Report) { g.inFlight-- }
 func (g *gate) Idle(time.Duration)                 { g.idle++ }
+func (g *gate) Resume(time.Duration)               { g.pause = 0 }
 func (g *gate) State(time.Duration) State          { return State{InFlight: g.inFlight} }
 
 func (g *gate) AtLeast(_ time.Duration, ahead int) time.Duration {
