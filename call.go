@@ -380,7 +380,8 @@ func (c *call) checkRetry(ctx context.Context, _ *http.Response, _ error) (retry
 	switch {
 	case used >= budget:
 		return false, c.exhausted(ExhaustedAttempts)
-	case c.policy.totalTimeout > 0 && now.Sub(c.started)+wait >= c.policy.totalTimeout:
+	case c.policy.totalTimeout > 0 && now.Sub(c.started)+wait >= c.policy.totalTimeout,
+		c.policy.totalTimeout == 0 && c.last.retryAfter > longestHold:
 		return false, c.exhausted(ExhaustedTotalTime)
 	case limited && !now.Add(wait).Before(deadline):
 		return false, c.exhausted(ExhaustedDeadline)

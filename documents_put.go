@@ -176,7 +176,9 @@ func (t *transfer) open() (io.ReadCloser, error) {
 	}
 	// net/http would send an empty body in chunks, and does not read NoBody.
 	defer func() { _ = body.Close() }()
-	if _, err = body.Read(nil); err != io.EOF {
+	_, err = body.Read(nil)
+	body.Raise()
+	if err != io.EOF {
 		return nil, err
 	}
 	return http.NoBody, nil
@@ -191,8 +193,10 @@ func (t *transfer) Position() int64 {
 }
 
 // Err returns why the last attempt could not read the file as announced, or nil.
+// A panic of its reader is raised.
 func (t *transfer) Err() error {
 	if body := t.body.Load(); body != nil {
+		body.Raise()
 		return body.Err()
 	}
 	return nil

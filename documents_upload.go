@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brellium/brellium-go/internal/redact"
@@ -128,6 +129,8 @@ func (s *DocumentService) Upload(ctx context.Context, files []UploadFile, option
 type upload struct {
 	service *DocumentService
 	ctx     context.Context
+	cancel  context.CancelFunc
+	broken  atomic.Pointer[caught] // a panic of the caller's reader, transport or OnProgress
 	options UploadOptions
 	cfg     callConfig // of the API's calls
 	files   []*transfer
@@ -219,23 +222,11 @@ func orDefault[T int | time.Duration](v, byDefault T) T {
 // run creates one batch after another and passes their files to the workers. A
 // batch is created when the last file of the one before is in flight.
 func (u *upload) run() ([]UploadResult, error) {
+	u.ctx, u.cancel = context.WithCancel(u.ctx)
+	defer u.cancel()
 	stopReports := u.startReports()
-	work := make(chan *transfer)
-	var workers sync.WaitGroup
-	for range min(u.options.Concurrency, len(u.files)) {
-		workers.Go(func() {
-			for t := range work {
-				if callerEnded(u.ctx) == nil {
-					u.started(t)
-					t.send(u.ctx)
-					u.finished(t)
-				}
-			}
-		})
-	}
-	cause := u.createAll(work)
-	close(work)
-	workers.Wait()
+	defer stopReports()
+	cause := u.sendAll()
 	for _, t := range u.files {
 		if t.duplicateOf != nil {
 			t.result = t.duplicateOf.result
@@ -254,7 +245,45 @@ func (u *upload) run() ([]UploadResult, error) {
 		results[i] = t.result
 	}
 	stopReports()
+	if c := u.broken.Load(); c != nil {
+		c.raise()
+	}
 	return results, joinUploads(results, cause)
+}
+
+// sendAll creates all documents and sends their files. It returns the error that
+// ended the upload early.
+func (u *upload) sendAll() (cause error) {
+	work := make(chan *transfer)
+	var workers sync.WaitGroup
+	for range min(u.options.Concurrency, len(u.files)) {
+		workers.Go(func() {
+			for t := range work {
+				if callerEnded(u.ctx) == nil {
+					u.started(t)
+					u.protect(func() { t.send(u.ctx) })
+					u.finished(t)
+				}
+			}
+		})
+	}
+	defer workers.Wait()
+	defer close(work)
+	u.protect(func() { cause = u.createAll(work) })
+	return cause
+}
+
+// protect calls f, which runs code of the caller. If that panics, the upload ends,
+// and run panics.
+func (u *upload) protect(f func()) {
+	var c caught
+	defer func() {
+		if c.unfinished {
+			u.broken.CompareAndSwap(nil, &c)
+			u.cancel()
+		}
+	}()
+	c.run(f)
 }
 
 // createAll creates the documents and passes their files on. It returns the
@@ -376,26 +405,31 @@ func (u *upload) startReports() (stop func()) {
 	done := make(chan struct{})
 	var reporter sync.WaitGroup
 	reporter.Go(func() {
-		ticker := time.NewTicker(progressInterval)
-		defer ticker.Stop()
-		var last UploadProgress
-		for {
-			select {
-			case <-ticker.C:
-			case <-u.signal:
-			case <-done:
-				onProgress(u.currentProgress())
-				return
-			}
-			if p := u.currentProgress(); p != last {
-				last = p
-				onProgress(p)
-			}
-		}
+		u.protect(func() { u.report(onProgress, done) })
 	})
-	return func() {
+	return sync.OnceFunc(func() {
 		close(done)
 		reporter.Wait()
+	})
+}
+
+// report calls onProgress until done is closed.
+func (u *upload) report(onProgress func(UploadProgress), done <-chan struct{}) {
+	ticker := time.NewTicker(progressInterval)
+	defer ticker.Stop()
+	var last UploadProgress
+	for {
+		select {
+		case <-ticker.C:
+		case <-u.signal:
+		case <-done:
+			onProgress(u.currentProgress())
+			return
+		}
+		if p := u.currentProgress(); p != last {
+			last = p
+			onProgress(p)
+		}
 	}
 }
 

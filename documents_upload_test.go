@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -330,4 +333,151 @@ func TestUploadErrorsAndEventsNameNoFile(t *testing.T) {
 		assert.Equal(t, 40, n)
 		assert.True(t, brellium.OutcomeUnknown(err))
 	})
+}
+
+// panicking is a reader of a caller that panics at a method.
+type panicking struct {
+	io.Reader
+	read, close bool
+}
+
+func (p panicking) Read(b []byte) (int, error) {
+	if p.read {
+		panic("read")
+	}
+	return p.Reader.Read(b)
+}
+
+func (p panicking) Close() error {
+	if p.close {
+		panic("close")
+	}
+	return nil
+}
+
+// net/http reads a body in a goroutine of its own, and files are sent in others.
+func TestPanicDuringAnUploadReachesItsCaller(t *testing.T) {
+	open := func(p panicking) func() (io.ReadCloser, error) {
+		return func() (io.ReadCloser, error) { p.Reader = strings.NewReader("12345"); return p, nil }
+	}
+	for name, c := range map[string]struct {
+		file      brellium.UploadFile
+		transport string // operation whose transport panics
+		progress  bool
+		want      any
+	}{
+		"reading":                 {brellium.UploadFile{ExternalID: "a", Open: open(panicking{read: true})}, "", false, "read"},
+		"reading for the id":      {brellium.UploadFile{Open: open(panicking{read: true})}, "", false, "read"},
+		"closing":                 {brellium.UploadFile{ExternalID: "a", Open: open(panicking{close: true})}, "", false, "close"},
+		"opening":                 {brellium.UploadFile{ExternalID: "a", Open: func() (io.ReadCloser, error) { panic("open") }}, "", false, "open"},
+		"transport of the file":   {brellium.UploadFile{Open: open(panicking{})}, http.MethodPut, false, "transport"},
+		"transport of the create": {brellium.UploadFile{Open: open(panicking{})}, http.MethodPost, false, "transport"},
+		"progress":                {brellium.UploadFile{Open: open(panicking{})}, "", true, "progress"},
+	} {
+		c.file.Filename, c.file.Size = "bad.pdf", 5
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				emu := brelliumtest.New()
+				client := testkit.NewClient(t, emu, testkit.WithTransport(testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+					if r.Method == c.transport && r.URL.Path != "/v2/oauth/token" {
+						panic("transport")
+					}
+					return emu.Transport().RoundTrip(r)
+				})))
+				options := brellium.UploadOptions{Concurrency: 2}
+				if c.progress {
+					options.OnProgress = func(brellium.UploadProgress) { panic("progress") }
+				}
+				assert.PanicsWithValue(t, c.want, func() {
+					_, err := client.Documents.Upload(t.Context(), append([]brellium.UploadFile{c.file}, someFiles(5)...), options)
+					t.Error(err)
+				})
+				if !c.progress && c.transport == "" && c.file.ExternalID != "" {
+					d, err := client.Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "bad.pdf", ExternalID: "b"}}})
+					require.NoError(t, err)
+					assert.PanicsWithValue(t, c.want, func() { _ = client.Documents.Put(t.Context(), d.Documents[0].UploadURL, c.file) })
+				}
+				if c.transport == "" {
+					_, err := client.Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
+					require.NoError(t, err, "the client is usable")
+				}
+			})
+		})
+	}
+}
+
+// A reader that counts wrongly would make net/http panic.
+func TestReaderWithAnInvalidCountFailsItsUpload(t *testing.T) {
+	for _, n := range []int{-1, 1 << 20} {
+		testkit.Bubble(t, strconv.Itoa(n), func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			file := brellium.UploadFile{Filename: "a.pdf", Size: 5, ExternalID: "a", Open: func() (io.ReadCloser, error) {
+				return io.NopCloser(readerFunc(func([]byte) (int, error) { return n, nil })), nil
+			}}
+			_, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
+			assert.ErrorContains(t, err, "invalid count")
+		})
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// Nothing else limits how long a file may wait.
+func TestAbsurdRetryAfterOfStorageFailsTheFile(t *testing.T) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		for _, wait := range []string{"86400", "Fri, 31 Dec 2100 23:59:59 GMT"} {
+			emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.Status(503, "SlowDown").WithHeader("Retry-After", wait))
+			start := time.Now()
+			results, err := client.Documents.Upload(t.Context(), someFiles(1), brellium.UploadOptions{})
+			assert.Less(t, time.Since(start), time.Second)
+			require.Error(t, err)
+			assert.Equal(t, 1, results[0].Attempts)
+			assert.True(t, brellium.IsTransient(err))
+			after, ok := brellium.RetryAfter(results[0].Err)
+			assert.True(t, ok)
+			assert.GreaterOrEqual(t, after, 24*time.Hour)
+		}
+		emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited("86400"))
+		err := testkit.Retrieve(t.Context(), client, brellium.WithTotalTimeout(0))
+		assert.ErrorIs(t, err, brellium.ErrRateLimited)
+	})
+}
+
+// As testing.T.FailNow of a transport in a test does.
+func TestTransportThatEndsItsGoroutineEndsTheCaller(t *testing.T) {
+	for name, call := range map[string]func(*brellium.Client){
+		"upload": func(c *brellium.Client) {
+			_, _ = c.Documents.Upload(context.Background(), someFiles(5), brellium.UploadOptions{})
+		},
+		"prefetch": func(c *brellium.Client) {
+			for range c.Audits.All(context.Background(), brellium.AuditListParams{Limit: 1}, brellium.WithPrefetch()) {
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				emu := brelliumtest.New()
+				emu.SeedAudits(3)
+				lists := 0
+				client := testkit.NewClient(t, emu, testkit.WithTransport(testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+					if r.Method == http.MethodGet {
+						lists++
+					}
+					if r.Method == http.MethodPut || lists == 2 {
+						runtime.Goexit()
+					}
+					return emu.Transport().RoundTrip(r)
+				})))
+				returned, ended := false, make(chan struct{})
+				go func() {
+					defer close(ended)
+					call(client)
+					returned = true
+				}()
+				<-ended
+				assert.False(t, returned)
+			})
+		})
+	}
 }

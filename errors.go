@@ -179,7 +179,8 @@ const (
 	// ExhaustedAttempts: the limit of attempts was reached.
 	ExhaustedAttempts ExhaustedReason = "attempts"
 	// ExhaustedTotalTime: the total time was used up, or the next wait would
-	// have exceeded it.
+	// have exceeded it. Without a total time, as for files, the limit is a wait
+	// of 5 minutes.
 	ExhaustedTotalTime ExhaustedReason = "total time"
 	// ExhaustedDeadline: the next wait would have passed the deadline of the
 	// caller's context.
@@ -220,7 +221,7 @@ func (r ExhaustedReason) text() string {
 	case ExhaustedAttempts:
 		return "attempt limit reached"
 	case ExhaustedTotalTime:
-		return "the next attempt would exceed the total time"
+		return "the next attempt would be too late"
 	case ExhaustedDeadline:
 		return "the next attempt would start after the deadline"
 	}

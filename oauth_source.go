@@ -44,7 +44,8 @@ const (
 	// later calls without a new request.
 	finalMemory = 30 * time.Second
 	// longestHold is how long a 429 of the token endpoint is believed: whatever
-	// wait it asks for, one request goes out then.
+	// wait it asks for, one request goes out then. It is also the longest wait
+	// before a retry of a call without a total time.
 	longestHold = 5 * time.Minute
 
 	// After the API has rejected maxStrikes new tokens in a row that never

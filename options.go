@@ -198,7 +198,8 @@ func WithAttemptTimeout(d time.Duration) Option {
 }
 
 // WithTotalTimeout limits a call with all its retries, the waits between them
-// and the wait for an access token. The default is 60 s; 0 means no limit. Only
+// and the wait for an access token. The default is 60 s; 0 means no limit, except
+// that a response that asks for a wait of more than 5 minutes ends the call. Only
 // the wait for the rate limit before the first attempt does not count: a
 // context with a deadline limits that too. File uploads have only an idle
 // timeout ([UploadOptions].IdleTimeout, 60 s by default), and token requests

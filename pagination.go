@@ -279,7 +279,7 @@ type prefetched[T any] struct {
 	page     *Page[T]
 	err      error
 	response Response
-	panicked any // re-raised by take in the caller's goroutine
+	ended    caught
 }
 
 func prefetch[T any](ctx context.Context, p *Page[T]) *prefetched[T] {
@@ -287,12 +287,11 @@ func prefetch[T any](ctx context.Context, p *Page[T]) *prefetched[T] {
 	ctx, a.cancel = context.WithCancel(ctx)
 	go func() {
 		defer close(a.done)
-		defer func() { a.panicked = recover() }()
 		var into *Response
 		if p.into != nil { // not the caller's Response, which it may be reading
 			into = &a.response
 		}
-		a.page, a.err = p.next(ctx, into)
+		a.ended.run(func() { a.page, a.err = p.next(ctx, into) })
 	}()
 	return a
 }
@@ -304,9 +303,7 @@ func (a *prefetched[T]) take(into *Response) (*Page[T], error) {
 	if into != nil {
 		*into = a.response
 	}
-	if a.panicked != nil {
-		panic(a.panicked)
-	}
+	a.ended.raise()
 	return a.page, a.err
 }
 

@@ -20,6 +20,8 @@ var (
 	errTooShort = &wire.BodyError{Reason: "the file is shorter than its Size"}
 	errTooLong  = &wire.BodyError{Reason: "the file is longer than its Size"}
 	errChanged  = &wire.BodyError{Reason: "the file changed during the upload"}
+	errPanic    = &wire.BodyError{Reason: "the file's reader panicked"}
+	errCount    = &wire.BodyError{Reason: "the file's reader returned an invalid count"}
 )
 
 // settled is the age of a file's last change from which its modification time
@@ -44,6 +46,9 @@ type Body struct {
 	read   atomic.Int64
 	closed atomic.Bool
 	failed atomic.Pointer[wire.BodyError]
+	// The transport reads in a goroutine of its own, where a panic of the source
+	// would end the process.
+	panicked atomic.Pointer[any]
 }
 
 // NewBody returns a Body that reads size bytes from src and closes it. If want is
@@ -97,6 +102,7 @@ func (b *Body) ReadVersion(buf []byte, check func() error) (*Version, error) {
 		if err == io.EOF {
 			break
 		}
+		b.Raise()
 		if err != nil {
 			return nil, err
 		}
@@ -120,8 +126,25 @@ func (b *Body) Err() error {
 	return nil
 }
 
+// Raise panics if the source did, with the same value.
+func (b *Body) Raise() {
+	if v := b.panicked.Load(); v != nil {
+		panic(*v)
+	}
+}
+
+// rescue is deferred around calls of the source.
+func (b *Body) rescue(n *int, err *error) {
+	if v := recover(); v != nil {
+		b.panicked.CompareAndSwap(nil, &v)
+		b.failed.Store(errPanic)
+		*n, *err = 0, errPanic
+	}
+}
+
 // Close closes the source.
-func (b *Body) Close() error {
+func (b *Body) Close() (err error) {
+	defer b.rescue(new(int), &err)
 	b.closed.Store(true)
 	return b.src.Close()
 }
@@ -129,6 +152,7 @@ func (b *Body) Close() error {
 // Read reads from the source. Its error is a [wire.BodyError] if the source
 // fails or is not what was announced.
 func (b *Body) Read(p []byte) (n int, err error) {
+	defer b.rescue(&n, &err)
 	if err := b.Err(); err != nil {
 		return 0, err
 	}
@@ -137,7 +161,10 @@ func (b *Body) Read(p []byte) (n int, err error) {
 		return 0, io.EOF
 	}
 	if left > 0 {
-		n, err = b.src.Read(p[:min(int64(len(p)), left)])
+		p = p[:min(int64(len(p)), left)]
+		if n, err = b.src.Read(p); n < 0 || n > len(p) {
+			n, err = 0, errCount
+		}
 	}
 	if b.sum != nil {
 		b.sum.Write(p[:n])
