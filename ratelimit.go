@@ -258,7 +258,8 @@ const (
 	// LimiterShared: other clients send requests too. Requests are spaced.
 	LimiterShared LimiterMode = "shared"
 	// LimiterOpen: the server allows requests and has never reported a limit,
-	// like a fake server in a test. Nothing is paced until it does, or sends a 429.
+	// like a fake server in a test. Up to 1,000 requests a second are sent until it
+	// does, or sends a 429.
 	LimiterOpen LimiterMode = "open"
 	// LimiterFixed: a fixed share, whatever others do.
 	LimiterFixed LimiterMode = "fixed"

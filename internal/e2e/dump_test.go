@@ -33,6 +33,8 @@ type tenant struct {
 	token   *brellium.Token
 	page    *brellium.Page[brellium.User]
 	user    *brellium.User
+	others  []any  // other values that the client returned
+	address string // of an upload
 	err     error
 }
 
@@ -107,6 +109,22 @@ func newTenant(t *testing.T, name string, transport *http.Transport, http2 bool,
 	c.err = errors.Join(c.err, testkit.Retrieve(ctx, client))
 	c.err = errors.Join(c.err, client.Do(ctx, http.MethodPost, "/v2/audits/"+name+"?email="+name, map[string]string{name: name}, nil))
 	require.Error(t, c.err)
+	var resp brellium.Response
+	documents, err := client.Documents.Create(ctx, brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: name, ExternalID: name}}}, brellium.WithResponseInto(&resp))
+	require.NoError(t, err)
+	c.address = documents.Documents[0].UploadURL.Reveal()
+	results, err := client.Documents.Upload(ctx, []brellium.UploadFile{{Filename: name, Size: 5, Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("123")), nil }, ExternalID: name + "2"}}, brellium.UploadOptions{})
+	require.Error(t, err)
+	c.others = append(c.others, documents, &resp, client.RateLimit(), results, err)
+	for batch, err := range client.Audits.Follow(ctx, brellium.FollowCheckpoint{}, brellium.FollowOptions{CatchUp: true, Filter: brellium.AuditListParams{SetID: name}}) {
+		require.NoError(t, err)
+		c.others = append(c.others, batch)
+	}
+	timedOut, cancel := context.WithCancelCause(ctx)
+	cancel(errors.New(name))
+	c.others = append(c.others, testkit.Retrieve(timedOut, client), client.Users.Delete(ctx, "."))
+	c.emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.DropAfter())
+	c.others = append(c.others, client.Documents.Put(ctx, documents.Documents[0].UploadURL, brellium.FileFromBytes(name, []byte(name)), brellium.WithMaxRetries(0)))
 	leases.Wait() // a refresh saves its token after the call has it
 	c.client = client
 	return c
@@ -140,8 +158,8 @@ func TestADumpedValueShowsNoSecretOfAnyClient(t *testing.T) {
 					other = two.name
 				}
 				// Of errors, pages and resources, only the caller's own data.
-				for _, v := range []any{c.page, c.user, &c.err} {
-					for _, needle := range append(confidential, other) {
+				for _, v := range append(c.others, c.page, c.user, &c.err) {
+					for _, needle := range append(confidential, other, c.address) {
 						assert.Empty(t, find(deep(reflect.ValueOf(v)), needle), "%T", v)
 					}
 				}

@@ -17,6 +17,7 @@ const (
 const (
 	probeEvery    = 250 * time.Millisecond // slower than the refill: after the first, no probe is rate limited (row 1)
 	openAfter     = 4                      // probes without a reported limit before nothing is paced: one proves nothing (row 1)
+	openEvery     = time.Millisecond       // the pace then, which only a loop that does nothing but send notices
 	reserve       = 2.0                    // tokens left while alone, for the first requests of a newcomer (row 34)
 	room          = 1.0                    // targets left as well while others may be hidden by a fast refill (row 29)
 	firstWindow   = 2                      // attempts in flight when alone begins (row 8)
@@ -152,8 +153,10 @@ func (a *Adaptive) ready(now time.Duration, behind int) time.Duration {
 		return a.refilled(1)
 	case a.mode == Probe && a.sends > 0:
 		return a.slot + probeEvery - now
-	case a.mode == Probe || a.mode == Open:
+	case a.mode == Probe:
 		return 0
+	case a.mode == Open:
+		return a.slot + openEvery - now
 	case a.mode == Shared && behind == Urgent: // borrows the next interval
 		return a.next - seconds(a.interval) - now
 	case a.mode == Shared:
