@@ -1,9 +1,12 @@
 package e2e_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
+	"encoding/gob"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -96,12 +99,15 @@ func newTenant(t *testing.T, name string, transport *http.Transport, http2 bool,
 	c.token, err = client.OAuth.CreateToken(ctx)
 	require.NoError(t, err)
 	for range 2 {
-		c.user, err = client.Users.Create(ctx, brellium.UserCreateParams{Email: name + "@example.test", Name: name,
+		user, err := client.Users.Create(ctx, brellium.UserCreateParams{Email: name + "@example.test", Name: name,
 			Metadata: map[string]any{name: name}}, brellium.WithHeader("X-Patient", name))
 		if err != nil {
 			c.err = errors.Join(c.err, err)
+		} else {
+			c.user = user
 		}
 	}
+	require.NotNil(t, c.user)
 	c.page, err = client.Users.List(ctx, brellium.UserListParams{})
 	require.NoError(t, err)
 	_, err = client.Documents.Upload(ctx, []brellium.UploadFile{brellium.FileFromBytes(name+".pdf", []byte(name))}, brellium.UploadOptions{})
@@ -161,6 +167,7 @@ func TestADumpedValueShowsNoSecretOfAnyClient(t *testing.T) {
 				for _, v := range append(c.others, c.page, c.user, &c.err) {
 					for _, needle := range append(confidential, other, c.address) {
 						assert.Empty(t, find(deep(reflect.ValueOf(v)), needle), "%T", v)
+						assert.NotContains(t, methodless(v), needle)
 					}
 				}
 				for _, v := range []any{
@@ -171,6 +178,7 @@ func TestADumpedValueShowsNoSecretOfAnyClient(t *testing.T) {
 				} {
 					for _, needle := range append(confidential, c.name, other) {
 						assert.Empty(t, find(deep(reflect.ValueOf(v)), needle), "%T shows %s", v, needle)
+						assert.NotContains(t, methodless(v), needle, "%T", v)
 					}
 				}
 			}
@@ -178,11 +186,31 @@ func TestADumpedValueShowsNoSecretOfAnyClient(t *testing.T) {
 	}
 }
 
+// methodless is what encoding/gob, and the difference of a failed assertion of testify,
+// show of v.
+func methodless(v any) string {
+	var out bytes.Buffer
+	_ = gob.NewEncoder(&out).Encode(v)
+	if v != nil {
+		assert.Equal(failing{&out}, v, reflect.Zero(reflect.TypeOf(v)).Interface())
+		if p := reflect.ValueOf(v); p.Kind() == reflect.Pointer && !p.IsNil() {
+			assert.Equal(failing{&out}, p.Elem().Interface(), reflect.Zero(p.Type().Elem()).Interface())
+		}
+	}
+	return out.String()
+}
+
+// failing keeps the text of a failed assertion.
+type failing struct{ out io.Writer }
+
+func (f failing) Errorf(format string, args ...any) { fmt.Fprintf(f.out, format, args...) }
+
 // The walk follows everything that a dumper can.
 func TestTheWalkOfADumperFollowsEveryPointer(t *testing.T) {
 	type inner struct{ b []byte }
 	var p atomic.Pointer[inner]
 	p.Store(&inner{[]byte(marker)})
+	assert.Contains(t, methodless(&brellium.FollowCheckpoint{Cursor: marker}), marker)
 	for _, v := range []any{&p, struct{ m map[string]any }{map[string]any{"k": &p}}, struct{ r io.Reader }{strings.NewReader(marker)}, callerOwned{marker}, slog.New(callerOwned{marker})} {
 		assert.NotEmpty(t, find(deep(reflect.ValueOf(v)), marker), "%T", v)
 	}
