@@ -60,7 +60,7 @@ type LimiterOptions struct {
 	// [ErrUnavailable] when Redis becomes unavailable, and with nil when it is
 	// back. The error wraps that of the Redis client, which may contain the
 	// server's address. Calls come from a goroutine of the limiter and do not
-	// overlap.
+	// overlap. A panic is ignored.
 	Notify func(err error)
 }
 
@@ -962,9 +962,15 @@ func (l *Limiter) notify() {
 		l.notices = l.notices[1:]
 		if notify := l.options.Notify; notify != nil {
 			l.mu.Unlock()
-			notify(err)
+			call(notify, err)
 			l.mu.Lock()
 		}
 	}
 	l.notifying = false
+}
+
+// call calls notify, whose panic must not end the process.
+func call(notify func(error), err error) {
+	defer func() { _ = recover() }()
+	notify(err)
 }

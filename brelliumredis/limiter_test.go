@@ -352,6 +352,25 @@ func TestFailClosed(t *testing.T) {
 	})
 }
 
+// brokenClient is a Redis client that panics.
+type brokenClient struct{ redis.UniversalClient }
+
+func (brokenClient) ScriptLoad(context.Context, string) *redis.StringCmd { panic("client") }
+
+// Both run in a goroutine of the limiter.
+func TestPanicOfTheRedisClientOrOfNotifyEndsNoProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		notices := make(chan error, 1)
+		l, err := NewLimiter(brokenClient{}, LimiterOptions{Notify: func(err error) { notices <- err; panic("notify") }})
+		require.NoError(t, err)
+		p, err := l.Acquire(context.Background())
+		require.NoError(t, err, "from the local share")
+		p.Done(brellium.LimiterResult{Spent: brellium.SpentYes})
+		require.ErrorIs(t, <-notices, ErrUnavailable)
+		settle(2 * time.Second)
+	})
+}
+
 func TestCluster(t *testing.T) {
 	path := realRedis(t)
 	if path == "" {

@@ -143,7 +143,12 @@ func newRedisStore(rdb redis.UniversalClient, bucket string) *redisStore {
 	}
 }
 
-func (s *redisStore) exchange(ctx context.Context, q *request) (reply, error) {
+func (s *redisStore) exchange(ctx context.Context, q *request) (r reply, err error) {
+	defer func() { // it runs in a goroutine of the limiter, where a panic would end the process
+		if recover() != nil {
+			r, err = reply{}, errPanic
+		}
+	}()
 	values, err := s.script.run(ctx, s.rdb, s.keys, q.args()...).Slice()
 	if err != nil {
 		return reply{}, err
@@ -168,7 +173,10 @@ func (q *request) args() []any {
 	return args
 }
 
-var errReply = errors.New("brelliumredis: invalid reply from the script")
+var (
+	errReply = errors.New("brelliumredis: invalid reply from the script")
+	errPanic = errors.New("brelliumredis: the Redis client panicked")
+)
 
 func parseReply(values []any) (reply, error) {
 	const fields = 13
