@@ -34,6 +34,7 @@ func TestAProxyThatRejectsIsNamedAsThePlace(t *testing.T) {
 		verdict brellium.Verdict
 	}{
 		{407, "the proxy requires authentication", brellium.VerdictNotSendable},
+		{401, "the proxy rejected the connection (status 401)", brellium.VerdictNotSendable},
 		{403, "the proxy rejected the connection (status 403)", brellium.VerdictNotSendable},
 		{502, "the proxy rejected the connection (status 502)", brellium.VerdictNeverSent},
 	} {

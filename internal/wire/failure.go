@@ -38,7 +38,7 @@ func (r *Result) Permanent() bool {
 		return false
 	}
 	switch r.proxyStatus() {
-	case http.StatusForbidden, http.StatusProxyAuthRequired: // a login that is retried could lock the account
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired: // a login that is retried could lock the account
 		return true
 	}
 	return certificate(r.Err) != "" || strings.Contains(r.Err.Error(), "unsupported protocol scheme") ||
