@@ -131,7 +131,7 @@ var outcomeTable = func() string {
 	}{
 		{VerdictDone, "2xx, and the whole body was read", "–"},
 		{VerdictNeverSent, "the DNS lookup, the dial or the TLS handshake failed, the connection was lost before a byte was written, or HTTP/2 says that the request was not processed (`REFUSED_STREAM`, `GOAWAY`)", "every operation; twice at most if the host does not exist"},
-		{VerdictNotSendable, "a certificate that does not verify, a proxy that responds with 403 or 407, or a transport that returned `ErrDoNotSend`", "never"},
+		{VerdictNotSendable, "a certificate that does not verify, a proxy that responds with 401, 403 or 407, or a transport that returned `ErrDoNotSend`", "never"},
 		{VerdictThrottled, "429: rate limited, the request did not run", "every operation"},
 		{VerdictUnauthorized, "401: the request did not run", "every operation, once, with a new token, unless the token is fixed; once more if that token was from a `TokenStore` and is rejected too"},
 		{VerdictUnknown, "5xx, 408, a lost connection, a truncated response, or a timeout after bytes were written: the request may have run", "only if a retry does no harm"},
