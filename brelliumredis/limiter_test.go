@@ -359,10 +359,11 @@ func (brokenClient) ScriptLoad(context.Context, string) *redis.StringCmd { panic
 
 // Both run in a goroutine of the limiter.
 func TestPanicOfTheRedisClientOrOfNotifyEndsNoProcess(t *testing.T) {
+	var notices chan error
+	l, err := NewLimiter(brokenClient{}, LimiterOptions{Notify: func(err error) { notices <- err; panic("notify") }})
+	require.NoError(t, err) // outside the bubble: FIPS mode reads its first random numbers from a goroutine
 	synctest.Test(t, func(t *testing.T) {
-		notices := make(chan error, 1)
-		l, err := NewLimiter(brokenClient{}, LimiterOptions{Notify: func(err error) { notices <- err; panic("notify") }})
-		require.NoError(t, err)
+		notices = make(chan error, 1)
 		p, err := l.Acquire(context.Background())
 		require.NoError(t, err, "from the local share")
 		p.Done(brellium.LimiterResult{Spent: brellium.SpentYes})
