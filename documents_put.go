@@ -22,9 +22,10 @@ import (
 // [WithHeader] adds a header that storage or the URL's signature requires.
 //
 // The file is sent again, from its beginning, after a 408, a 429, a 5xx, a lost
-// connection or 60 s without progress, up to [WithMaxRetries] times (4 by
-// default). It is also sent again, once, as described at
-// [UploadFile.ContentType]. The total and the attempt timeout do not apply.
+// connection or 60 s without progress (see [UploadOptions].IdleTimeout), up to
+// [WithMaxRetries] times (4 by default). It is also sent again, once, as
+// described at [UploadFile.ContentType]. The client's total and attempt timeout
+// do not apply.
 //
 // The error is a [ValidationError] if nothing could be sent, and otherwise an
 // [UploadError]. Its Expired is set if the URL has expired; if the document has

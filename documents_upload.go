@@ -31,9 +31,11 @@ type UploadOptions struct {
 	// 100.
 	BatchSize int
 	// IdleTimeout ends an attempt to send a file that makes no progress for
-	// this long, including the wait for the response; 0 means 60 s. The wait
-	// for a connection does not count, and there is no limit on the total
-	// time of an attempt, so a slow connection is not cut off.
+	// this long, including the wait for the response; 0 means 60 s. For each
+	// MiB read from the file it waits as long again, up to four times, since
+	// that much may still be in the network's buffers. The wait for a
+	// connection does not count, and there is no limit on the total time of an
+	// attempt: with 60 s, a connection of 18 KB/s or more is not cut off.
 	IdleTimeout time.Duration
 	// Header is sent with each file to storage, and never to the API. It is
 	// for a storage host that requires, for example,

@@ -369,7 +369,8 @@ func (c *clientConfig) setLimiter(option string, l Limiter) error {
 }
 
 // WithMaxConcurrency allows at most n attempts in flight, at least 1. By
-// default only the rate limit applies.
+// default there is no limit but the rate limit and, over HTTP/1.1, the 72
+// connections per host of the client's own transport.
 func WithMaxConcurrency(n int) ClientOption {
 	return sharedOption("WithMaxConcurrency", func(c *clientConfig) error {
 		if n < 1 || n > math.MaxInt32 {
