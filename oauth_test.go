@@ -229,24 +229,6 @@ func TestAbsurdWaitOfTheTokenEndpointHoldsNoCallForLong(t *testing.T) {
 	}
 }
 
-func TestCreateTokenRefusesOptionsThatDoNotApply(t *testing.T) {
-	emu := brelliumtest.New()
-	client := testkit.NewClient(t, emu)
-	for name, option := range map[string]brellium.CallOption{
-		"WithHeader":         brellium.WithHeader("X-A", "b"),
-		"WithMaxRetries":     brellium.WithMaxRetries(0),
-		"WithAttemptTimeout": brellium.WithAttemptTimeout(0),
-		"WithTotalTimeout":   brellium.WithTotalTimeout(0),
-	} {
-		var response brellium.Response
-		_, err := client.OAuth.CreateToken(t.Context(), brellium.WithResponseInto(&response), option)
-		var invalid *brellium.ValidationError
-		require.ErrorAs(t, err, &invalid, name)
-		assert.Equal(t, brellium.ValidationError{Field: name, Reason: "does not apply to CreateToken"}, *invalid)
-	}
-	assert.Zero(t, emu.Count(brelliumtest.OpTokenCreate))
-}
-
 // A token request has a deadline of its own, 20 s after it started. No error of it may
 // look like the end of a caller's context.
 func TestDeadlineOfAMintIsNotTheCallers(t *testing.T) {

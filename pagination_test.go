@@ -475,6 +475,10 @@ func TestInvalidListParamsAreNamed(t *testing.T) {
 		_, err = readAll(client.Audits.All(t.Context(), params))
 		testkit.IsInvalid(t, err, field, "")
 	}
+	for _, cursor := range []string{" ", "a b", " a", "a\t", "a\u00a0b", "\x7f"} {
+		_, err := client.Users.List(t.Context(), brellium.UserListParams{Cursor: cursor})
+		testkit.IsInvalid(t, err, "Cursor", "")
+	}
 	_, err := client.Users.List(t.Context(), brellium.UserListParams{Limit: -1})
 	require.Error(t, err)
 	_, err = client.EmailRecipients.List(t.Context(), brellium.EmailRecipientListParams{Email: "no address"})
