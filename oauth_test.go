@@ -72,6 +72,37 @@ func TestClientThatIsAlwaysRefusedMintsTwice(t *testing.T) {
 	})
 }
 
+// Case B12. ktorio/ktor#2864, openai/codex#2699: endless loops on a 401. Tokens
+// that are refused long after they were minted are always replaced, so that only
+// the call itself can end.
+func TestSecond401EndsACall(t *testing.T) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpAuditList, brelliumtest.Status(401, "UNAUTHORIZED").Delay(time.Minute).Forever())
+		require.ErrorIs(t, list(t.Context(), client), brellium.ErrUnauthorized)
+		assert.Equal(t, 2, emu.Count(brelliumtest.OpAuditList))
+		assert.Equal(t, 2, emu.Count(brelliumtest.OpTokenCreate))
+	}, brellium.WithAttemptTimeout(0), brellium.WithTotalTimeout(0))
+}
+
+// Case B15. golang/oauth2#274, golang/oauth2#441, perses/perses#1837: the other
+// shape of an error could not be parsed and hid the reason.
+func TestErrorsOfTheTokenEndpointInBothShapes(t *testing.T) {
+	for body, want := range map[string]struct {
+		status int
+		code   brellium.ErrorCode
+	}{
+		`{"error":"invalid_client","error_description":"no such client"}`:                        {401, "invalid_client"},
+		`{"error":"access_denied"}`:                                                              {403, brellium.CodeAccessDenied},
+		`{"error":{"type":"invalid_request_error","code":"INVALID_CONTENT_TYPE","message":"m"}}`: {400, brellium.CodeInvalidContentType},
+	} {
+		testkit.Bubble(t, string(want.code), func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.Respond(want.status, "application/json", body).Forever())
+			testkit.IsAPIError(want.status, want.code)(t, list(t.Context(), client))
+			assert.Equal(t, 1, emu.Count(brelliumtest.OpAny), "nothing is retried, and nothing sent to the API")
+		})
+	}
+}
+
 func TestClientsOnOneStoreMintOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := brelliumtest.New(brelliumtest.WithRateLimit(1e6, 1e6))
