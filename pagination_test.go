@@ -188,7 +188,7 @@ func TestFailureInTheMiddleGivesACursorToResumeFrom(t *testing.T) {
 func TestFailureOfTheFirstPageIsNotWrapped(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
-	_, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Cursor: "not a cursor"}))
+	_, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Cursor: "not-a-cursor"}))
 	var paging *brellium.PaginationError
 	assert.NotErrorAs(t, err, &paging)
 	var apiErr *brellium.APIError
