@@ -439,6 +439,24 @@ func TestNothingRemainingPauses(t *testing.T) {
 		now := exchange(m, 0, ok(0))
 		require.GreaterOrEqual(t, m.Ready(now, 0), 200*ms, name)
 	}
+	// An urgent attempt may go early while others spend, but not from an empty bucket.
+	a := NewAdaptive(AdaptiveConfig{})
+	now := exchange(a, 0, ok(50))
+	now = exchange(a, now+anyTime, ok(50))
+	require.Zero(t, a.Ready(now, Urgent))
+	now = exchange(a, now, ok(0))
+	require.GreaterOrEqual(t, a.Ready(now, Urgent), 200*ms)
+}
+
+// Attempts whose responses were lost may have spent nothing: a deadline that can
+// then be met is not refused.
+func TestLostResponsesMakeNoWaitLonger(t *testing.T) {
+	a, now := alone(t)
+	for range 50 {
+		ticket := a.Send(now)
+		a.Done(now, ticket, Report{})
+	}
+	require.Zero(t, a.AtLeast(now, 90))
 }
 
 func TestBlockedEmptiesTheBucketAndSendsOneByOne(t *testing.T) {
