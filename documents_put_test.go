@@ -165,16 +165,16 @@ func TestUploadAsksForANewURLOnceWhenOneHasExpired(t *testing.T) {
 func TestUploadThatIsSlowButMakesProgressIsNotCutOff(t *testing.T) {
 	file := brellium.FileFromBytes("visit.pdf", testkit.Content(1, 1<<20))
 	testkit.Bubble(t, "slow", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().SlowRead(time.Second))
-		_, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{IdleTimeout: 500 * time.Millisecond})
+		emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().SlowRead(time.Second).Forever())
+		results, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{IdleTimeout: 500 * time.Millisecond})
 		require.NoError(t, err)
-		assert.Equal(t, 1, emu.Count(brelliumtest.OpDocumentPut))
+		assert.Equal(t, 1, results[0].Attempts)
 	}, brellium.WithAttemptTimeout(200*time.Millisecond))
 	testkit.Bubble(t, "very slow", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
-		emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().SlowRead(10*time.Minute))
-		_, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
+		emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().SlowRead(10*time.Minute).Forever())
+		results, err := client.Documents.Upload(t.Context(), []brellium.UploadFile{file}, brellium.UploadOptions{})
 		require.NoError(t, err)
-		assert.Equal(t, 1, emu.Count(brelliumtest.OpDocumentPut))
+		assert.Equal(t, 1, results[0].Attempts)
 	})
 	testkit.Bubble(t, "silent", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().Delay(1000*time.Hour).Forever())
