@@ -81,7 +81,7 @@ func TestSecond401EndsACall(t *testing.T) {
 		require.ErrorIs(t, list(t.Context(), client), brellium.ErrUnauthorized)
 		assert.Equal(t, 2, emu.Count(brelliumtest.OpAuditList))
 		assert.Equal(t, 2, emu.Count(brelliumtest.OpTokenCreate))
-	}, brellium.WithAttemptTimeout(0), brellium.WithTotalTimeout(0))
+	}, brellium.WithAttemptTimeout(0), brellium.WithTotalTimeout(time.Hour))
 }
 
 // Case B15. golang/oauth2#274, golang/oauth2#441, perses/perses#1837: the other
