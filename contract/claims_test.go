@@ -1,4 +1,4 @@
-package brellium_test
+package contract_test
 
 import (
 	"go/ast"
@@ -22,7 +22,10 @@ var (
 	claimWords = regexp.MustCompile(`(?i)\b(never|always|at most|only|exactly once)\b`)
 	notClaims  = regexp.MustCompile(`\b(HTTP/[123](\.[01])?|v[12]|UTF-8|UTF-16|SHA-256|IPv4|RFC ?\d+(, section [\d.]+)?|FIPS 140|OAuth2?|p(50|99)|[1-5]xx|` +
 		`(101|2\d\d|30\d|40\d|41[34]|42[29]|431|50[0-4])(s?)\b( [a-z]+)?)`)
-	notStatus = regexp.MustCompile(`^\d+ (ms|s|requests|calls|goroutines|processes|pages|documents|files|seconds)$`)
+	linkTarget  = regexp.MustCompile(`\]\([^)]*\)`)
+	code        = regexp.MustCompile("`[^`]*`")
+	smallNumber = regexp.MustCompile(`^\d\.|\b[01]\b`)
+	notStatus   = regexp.MustCompile(`^\d+ (ms|s|requests|calls|goroutines|processes|pages|documents|files|seconds)$`)
 )
 
 // claim is a sentence that claims something.
@@ -31,6 +34,7 @@ type claim struct{ place, section, sentence string }
 // Every claim in the documentation has a row in docs/claims.md that names what
 // would refute it.
 func TestEveryClaimNamesWhatRefutesIt(t *testing.T) {
+	t.Chdir("..")
 	claims := append(claimsOfPages(t), claimsOfComments(t)...)
 	require.Greater(t, len(claims), 200)
 	tests := testNames(t)
@@ -76,8 +80,9 @@ var quotedNames = regexp.MustCompile("`((?:Test|Fuzz|Benchmark|Example)[A-Za-z0-
 
 // Every test that a page of the documentation names exists.
 func TestDocumentationNamesExistingTests(t *testing.T) {
+	t.Chdir("..")
 	tests := testNames(t)
-	for _, page := range pages(t) {
+	for _, page := range documentation(t) {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for _, name := range regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9]+)`").FindAllStringSubmatch(string(text), -1) {
@@ -130,8 +135,8 @@ func claimRows(t *testing.T) (rows []claimRow) {
 	return rows
 }
 
-// pages returns the pages of the documentation.
-func pages(t *testing.T) []string {
+// documentation returns the pages of the documentation.
+func documentation(t *testing.T) []string {
 	docs, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
 	docs = slices.DeleteFunc(docs, func(page string) bool { return page == "docs/claims.md" })
@@ -139,7 +144,7 @@ func pages(t *testing.T) []string {
 }
 
 func claimsOfPages(t *testing.T) (claims []claim) {
-	for _, page := range pages(t) {
+	for _, page := range documentation(t) {
 		data, err := os.ReadFile(page)
 		require.NoError(t, err)
 		text := regexp.MustCompile("(?s)```.*?```|<!--.*?-->").ReplaceAllString(string(data), "")
@@ -264,15 +269,15 @@ func claimsIn(place, section, paragraph string) []claim {
 
 func claimsOf(place, section string, sentences []string) (claims []claim) {
 	for _, s := range sentences {
-		plain := regexp.MustCompile(`\]\([^)]*\)`).ReplaceAllString(s, "]")
-		numbers := regexp.MustCompile("`[^`]*`").ReplaceAllString(plain, "")
+		plain := linkTarget.ReplaceAllString(s, "]")
+		numbers := code.ReplaceAllString(plain, "")
 		numbers = notClaims.ReplaceAllStringFunc(numbers, func(match string) string {
 			if notStatus.MatchString(match) {
 				return match
 			}
 			return ""
 		})
-		numbers = regexp.MustCompile(`^\d\.|\b[01]\b`).ReplaceAllString(numbers, "")
+		numbers = smallNumber.ReplaceAllString(numbers, "")
 		if claimWords.MatchString(plain) || strings.ContainsAny(numbers, "0123456789") {
 			plain = strings.NewReplacer("`", "", "*", "", "[", "", "]", "").Replace(plain)
 			claims = append(claims, claim{place, section, strings.Trim(strings.ReplaceAll(plain, "|", "/"), "/ ")})
