@@ -206,7 +206,7 @@ func TestUploadThatIsSlowButMakesProgressIsNotCutOff(t *testing.T) {
 func TestUploadThatIsBufferedIsNotCutOff(t *testing.T) {
 	emu := brelliumtest.New()
 	client := onPortWithPut(t, emu, func(w http.ResponseWriter, r *http.Request) {
-		r.Body = io.NopCloser(pacedReader{r.Body}) // 3 MiB/s
+		r.Body = io.NopCloser(&pacedReader{r.Body, time.Now()})
 		emu.Handler().ServeHTTP(w, r)
 	})
 	file := brellium.FileFromBytes("visit.pdf", testkit.Content(1, 4<<20))
@@ -216,11 +216,15 @@ func TestUploadThatIsBufferedIsNotCutOff(t *testing.T) {
 	assert.Equal(t, brellium.UploadStored, results[0].Status)
 }
 
-// pacedReader returns little at a time, and slowly.
-type pacedReader struct{ r io.Reader }
+// pacedReader returns 3 MiB a second.
+type pacedReader struct {
+	r    io.Reader
+	next time.Time
+}
 
-func (r pacedReader) Read(p []byte) (int, error) {
-	time.Sleep(10 * time.Millisecond)
+func (r *pacedReader) Read(p []byte) (int, error) {
+	time.Sleep(time.Until(r.next))
+	r.next = r.next.Add(10 * time.Millisecond)
 	return io.ReadFull(r.r, p[:min(len(p), 32<<10)])
 }
 
