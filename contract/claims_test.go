@@ -180,7 +180,7 @@ func claimsOfPages(t *testing.T) (claims []claim) {
 
 // claimsOfComments returns those of the comments of everything that is exported.
 func claimsOfComments(t *testing.T) (claims []claim) {
-	for _, dir := range []string{".", "brelliumredis", "brelliumotel", "brelliumtest"} {
+	for _, dir := range []string{".", "brelliumredis", "brelliumotel", "brelliumtest", "brelliumtest/emulate"} {
 		files, err := filepath.Glob(dir + "/*.go")
 		require.NoError(t, err)
 		for _, name := range files {
