@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/brellium/brellium-go/internal/jsonscan"
 )
@@ -330,10 +331,8 @@ func setPage(q url.Values, limit int, cursor string) error {
 	if limit > 0 {
 		q.Set("limit", strconv.Itoa(limit))
 	}
-	for i := 0; i < len(cursor); i++ {
-		if cursor[i] < ' ' || cursor[i] == 0x7f {
-			return &ValidationError{Field: "Cursor", Reason: "must not contain control characters; use the NextCursor of a page unchanged"}
-		}
+	if strings.ContainsFunc(cursor, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+		return &ValidationError{Field: "Cursor", Reason: "must not contain white space or control characters; use the NextCursor of a page unchanged"}
 	}
 	setString(q, "cursor", cursor)
 	return checkText("Cursor", cursor)

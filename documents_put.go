@@ -22,9 +22,11 @@ import (
 // [WithHeader] adds a header that storage or the URL's signature requires.
 //
 // The file is sent again, from its beginning, after a 408, a 429, a 5xx, a lost
-// connection or 60 s without progress, up to [WithMaxRetries] times (4 by
-// default). It is also sent again, once, as described at
-// [UploadFile.ContentType]. The total and the attempt timeout do not apply.
+// connection or 60 s without progress (see [UploadOptions].IdleTimeout), up to
+// [WithMaxRetries] times (4 by default). It is also sent again, once, as
+// described at [UploadFile.ContentType]. [WithAttemptTimeout], [WithTotalTimeout]
+// and [WithPriority] of the client have no effect here; as options of this call
+// they are a [ValidationError].
 //
 // The error is a [ValidationError] if nothing could be sent, and otherwise an
 // [UploadError]. Its Expired is set if the URL has expired; if the document has
@@ -39,12 +41,9 @@ func (s *DocumentService) Put(ctx context.Context, to UploadURL, file UploadFile
 	if err := file.validate("file"); err != nil {
 		return err
 	}
-	cfg, err := s.client.callConfig(opts)
+	cfg, err := s.client.callConfigOf("Put", opts)
 	if err != nil {
 		return err
-	}
-	if option := cfg.requestOption(); option != "" {
-		return &ValidationError{Field: option, Reason: "does not apply to Put"}
 	}
 	t := &transfer{client: s.client, file: &file, policy: putPolicy(cfg.policy, defaultIdleTimeout), header: cfg.header, response: cfg.response}
 	if err := t.put(ctx, to.Reveal()); err != nil {

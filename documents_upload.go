@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/brellium/brellium-go/internal/redact"
+	"github.com/brellium/brellium-go/internal/wait"
 )
 
 const (
@@ -32,9 +33,11 @@ type UploadOptions struct {
 	// 100.
 	BatchSize int
 	// IdleTimeout ends an attempt to send a file that makes no progress for
-	// this long, including the wait for the response; 0 means 60 s. The wait
-	// for a connection does not count, and there is no limit on the total
-	// time of an attempt, so a slow connection is not cut off.
+	// this long, including the wait for the response; 0 means 60 s. For each
+	// MiB read from the file it waits as long again, up to four times, since
+	// that much may still be in the network's buffers. The wait for a
+	// connection does not count, and there is no limit on the total time of an
+	// attempt: with 60 s, a connection of 18 KB/s or more is not cut off.
 	IdleTimeout time.Duration
 	// Header is sent with each file to storage, and never to the API. It is
 	// for a storage host that requires, for example,
@@ -130,7 +133,7 @@ type upload struct {
 	service *DocumentService
 	ctx     context.Context
 	cancel  context.CancelFunc
-	broken  atomic.Pointer[caught] // a panic of the caller's reader, transport or OnProgress
+	broken  atomic.Pointer[wait.Ended] // a panic of the caller's reader, transport or OnProgress
 	options UploadOptions
 	cfg     callConfig // of the API's calls
 	files   []*transfer
@@ -246,7 +249,7 @@ func (u *upload) run() ([]UploadResult, error) {
 	}
 	stopReports()
 	if c := u.broken.Load(); c != nil {
-		c.raise()
+		c.Raise()
 	}
 	return results, joinUploads(results, cause)
 }
@@ -276,14 +279,14 @@ func (u *upload) sendAll() (cause error) {
 // protect calls f, which runs code of the caller. If that panics, the upload ends,
 // and run panics.
 func (u *upload) protect(f func()) {
-	var c caught
+	var c wait.Ended
 	defer func() {
-		if c.unfinished {
+		if c.Unfinished {
 			u.broken.CompareAndSwap(nil, &c)
 			u.cancel()
 		}
 	}()
-	c.run(f)
+	c.Run(f)
 }
 
 // createAll creates the documents and passes their files on. It returns the

@@ -37,11 +37,11 @@ type tokenRequest struct {
 // The request is retried after transient failures, and after its Retry-After
 // when rate limited: 3 attempts in 15 seconds at most. A 429 that asks for a longer
 // wait is the error of all calls until then, for at most 5 minutes: then one
-// request is sent, whatever it asked for. [WithMaxRetries], [WithAttemptTimeout]
-// and [WithTotalTimeout] of the client have no effect here. As options of this
-// call, they and [WithHeader] are a [ValidationError]. [WithResponseInto] is filled
-// only if this call started the token request and waited for its end; otherwise it
-// is left zero.
+// request is sent, whatever it asked for. [WithMaxRetries], [WithAttemptTimeout],
+// [WithTotalTimeout] and [WithPriority] of the client have no effect here. As
+// options of this call, they and [WithHeader] are a [ValidationError].
+// [WithResponseInto] is filled only if this call started the token request and
+// waited for its end; otherwise it is left zero.
 //
 // The error is a [ValidationError] (including for a client with
 // [WithAccessToken]); an [APIError], [BlockedError], [ConnectionError],
@@ -54,24 +54,9 @@ func (s *OAuthService) CreateToken(ctx context.Context, opts ...CallOption) (*To
 	if s.client.parts.Open().credentials.id.IsZero() {
 		return nil, &ValidationError{Field: "credentials", Reason: "a client with a fixed access token cannot request one"}
 	}
-	const unset = -1
-	cfg := callConfig{policy: retryPolicy{attemptTimeout: unset, totalTimeout: unset}}
-	if err := cfg.apply(opts, false); err != nil {
+	cfg, err := s.client.callConfigOf("CreateToken", opts)
+	if err != nil {
 		return nil, err
-	}
-	option := cfg.requestOption()
-	switch {
-	case cfg.header != nil:
-		option = "WithHeader"
-	case cfg.policy.explicit:
-		option = "WithMaxRetries"
-	case cfg.policy.attemptTimeout != unset:
-		option = "WithAttemptTimeout"
-	case cfg.policy.totalTimeout != unset:
-		option = "WithTotalTimeout"
-	}
-	if option != "" {
-		return nil, &ValidationError{Field: option, Reason: "does not apply to CreateToken"}
 	}
 	if cfg.response != nil {
 		*cfg.response = Response{}

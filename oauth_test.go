@@ -72,6 +72,37 @@ func TestClientThatIsAlwaysRefusedMintsTwice(t *testing.T) {
 	})
 }
 
+// Case B12. ktorio/ktor#2864, openai/codex#2699: endless loops on a 401. Tokens
+// that are refused long after they were minted are always replaced, so that only
+// the call itself can end.
+func TestSecond401EndsACall(t *testing.T) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpAuditList, brelliumtest.Status(401, "UNAUTHORIZED").Delay(time.Minute).Forever())
+		require.ErrorIs(t, list(t.Context(), client), brellium.ErrUnauthorized)
+		assert.Equal(t, 2, emu.Count(brelliumtest.OpAuditList))
+		assert.Equal(t, 2, emu.Count(brelliumtest.OpTokenCreate))
+	}, brellium.WithAttemptTimeout(0), brellium.WithTotalTimeout(time.Hour))
+}
+
+// Case B15. golang/oauth2#274, golang/oauth2#441, perses/perses#1837: the other
+// shape of an error could not be parsed and hid the reason.
+func TestErrorsOfTheTokenEndpointInBothShapes(t *testing.T) {
+	for body, want := range map[string]struct {
+		status int
+		code   brellium.ErrorCode
+	}{
+		`{"error":"invalid_client","error_description":"no such client"}`:                        {401, "invalid_client"},
+		`{"error":"access_denied"}`:                                                              {403, brellium.CodeAccessDenied},
+		`{"error":{"type":"invalid_request_error","code":"INVALID_CONTENT_TYPE","message":"m"}}`: {400, brellium.CodeInvalidContentType},
+	} {
+		testkit.Bubble(t, string(want.code), func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+			emu.Inject(brelliumtest.OpTokenCreate, brelliumtest.Respond(want.status, "application/json", body).Forever())
+			testkit.IsAPIError(want.status, want.code)(t, list(t.Context(), client))
+			assert.Equal(t, 1, emu.Count(brelliumtest.OpAny), "nothing is retried, and nothing sent to the API")
+		})
+	}
+}
+
 func TestClientsOnOneStoreMintOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := brelliumtest.New(brelliumtest.WithRateLimit(1e6, 1e6))
@@ -227,24 +258,6 @@ func TestAbsurdWaitOfTheTokenEndpointHoldsNoCallForLong(t *testing.T) {
 			assert.Equal(t, 2, emu.Count(brelliumtest.OpTokenCreate), "one request")
 		})
 	}
-}
-
-func TestCreateTokenRefusesOptionsThatDoNotApply(t *testing.T) {
-	emu := brelliumtest.New()
-	client := testkit.NewClient(t, emu)
-	for name, option := range map[string]brellium.CallOption{
-		"WithHeader":         brellium.WithHeader("X-A", "b"),
-		"WithMaxRetries":     brellium.WithMaxRetries(0),
-		"WithAttemptTimeout": brellium.WithAttemptTimeout(0),
-		"WithTotalTimeout":   brellium.WithTotalTimeout(0),
-	} {
-		var response brellium.Response
-		_, err := client.OAuth.CreateToken(t.Context(), brellium.WithResponseInto(&response), option)
-		var invalid *brellium.ValidationError
-		require.ErrorAs(t, err, &invalid, name)
-		assert.Equal(t, brellium.ValidationError{Field: name, Reason: "does not apply to CreateToken"}, *invalid)
-	}
-	assert.Zero(t, emu.Count(brelliumtest.OpTokenCreate))
 }
 
 // A token request has a deadline of its own, 20 s after it started. No error of it may

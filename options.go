@@ -121,18 +121,38 @@ func (cfg *callConfig) apply(opts []CallOption, all bool) error {
 	return nil
 }
 
-// requestOption names an option that changes the API request, "" if there is
-// none.
-func (cfg *callConfig) requestOption() string {
+// unset marks what no option of a call has set.
+const unset = -1 << 8
+
+// callConfigOf applies the options of a call of method, which sends no request
+// of the API: an option that would be ignored is an error.
+func (c *Client) callConfigOf(method string, opts []CallOption) (callConfig, error) {
+	cfg := callConfig{policy: retryPolicy{maxRetries: c.policy.maxRetries, attemptTimeout: unset, totalTimeout: unset, priority: unset}}
+	if err := cfg.apply(opts, false); err != nil {
+		return cfg, err
+	}
+	option := ""
 	switch {
 	case cfg.query != nil:
-		return "WithQuery"
+		option = "WithQuery"
 	case cfg.body != nil:
-		return "WithBodyField"
+		option = "WithBodyField"
 	case cfg.operation != "":
-		return "WithOperation"
+		option = "WithOperation"
+	case cfg.policy.attemptTimeout != unset:
+		option = "WithAttemptTimeout"
+	case cfg.policy.totalTimeout != unset:
+		option = "WithTotalTimeout"
+	case cfg.policy.priority != unset:
+		option = "WithPriority"
+	case cfg.header != nil && method == "CreateToken":
+		option = "WithHeader"
+	case cfg.policy.explicit && method == "CreateToken":
+		option = "WithMaxRetries"
+	default:
+		return cfg, nil
 	}
-	return ""
+	return cfg, &ValidationError{Field: option, Reason: "does not apply to " + method}
 }
 
 type clientOption func(*clientConfig) error
@@ -370,7 +390,8 @@ func (c *clientConfig) setLimiter(option string, l Limiter) error {
 }
 
 // WithMaxConcurrency allows at most n attempts in flight, at least 1. By
-// default only the rate limit applies.
+// default there is no limit but the rate limit and, over HTTP/1.1, the 72
+// connections per host of the client's own transport.
 func WithMaxConcurrency(n int) ClientOption {
 	return sharedOption("WithMaxConcurrency", func(c *clientConfig) error {
 		if n < 1 || n > math.MaxInt32 {

@@ -491,18 +491,3 @@ func TestTextThatWouldBeAlteredIsRejectedByName(t *testing.T) {
 		assert.Equal(t, text, *body)
 	}
 }
-
-func TestOptionsOfTheRequestAreRejectedWhereTheyCannotApply(t *testing.T) {
-	emu := brelliumtest.New()
-	client := testkit.NewClient(t, emu)
-	var to brellium.UploadURL
-	require.NoError(t, json.Unmarshal([]byte(`"https://storage.test/x"`), &to))
-	for field, opt := range map[string]brellium.CallOption{
-		"WithQuery": brellium.WithQuery("a", "b"), "WithBodyField": brellium.WithBodyField("a", "b"), "WithOperation": brellium.WithOperation("a.b"),
-	} {
-		testkit.IsInvalid(t, client.Documents.Put(t.Context(), to, someFiles(1)[0], opt), field, "")
-		_, err := client.OAuth.CreateToken(t.Context(), opt)
-		testkit.IsInvalid(t, err, field, "")
-	}
-	assert.Zero(t, emu.Count(brelliumtest.OpAny))
-}

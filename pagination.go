@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/brellium/brellium-go/internal/jsonscan"
+	"github.com/brellium/brellium-go/internal/wait"
 )
 
 // Page is one page of a list. A page may be empty although more follow.
@@ -279,7 +280,7 @@ type prefetched[T any] struct {
 	page     *Page[T]
 	err      error
 	response Response
-	ended    caught
+	ended    wait.Ended
 }
 
 func prefetch[T any](ctx context.Context, p *Page[T]) *prefetched[T] {
@@ -291,7 +292,7 @@ func prefetch[T any](ctx context.Context, p *Page[T]) *prefetched[T] {
 		if p.into != nil { // not the caller's Response, which it may be reading
 			into = &a.response
 		}
-		a.ended.run(func() { a.page, a.err = p.next(ctx, into) })
+		a.ended.Run(func() { a.page, a.err = p.next(ctx, into) })
 	}()
 	return a
 }
@@ -303,7 +304,7 @@ func (a *prefetched[T]) take(into *Response) (*Page[T], error) {
 	if into != nil {
 		*into = a.response
 	}
-	a.ended.raise()
+	a.ended.Raise()
 	return a.page, a.err
 }
 

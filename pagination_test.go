@@ -188,7 +188,7 @@ func TestFailureInTheMiddleGivesACursorToResumeFrom(t *testing.T) {
 func TestFailureOfTheFirstPageIsNotWrapped(t *testing.T) {
 	emu := brelliumtest.New()
 	client := testkit.NewClient(t, emu)
-	_, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Cursor: "not a cursor"}))
+	_, err := readAll(client.Audits.All(t.Context(), brellium.AuditListParams{Cursor: "not-a-cursor"}))
 	var paging *brellium.PaginationError
 	assert.NotErrorAs(t, err, &paging)
 	var apiErr *brellium.APIError
@@ -474,6 +474,10 @@ func TestInvalidListParamsAreNamed(t *testing.T) {
 		testkit.IsInvalid(t, err, field, "")
 		_, err = readAll(client.Audits.All(t.Context(), params))
 		testkit.IsInvalid(t, err, field, "")
+	}
+	for _, cursor := range []string{" ", "a b", " a", "a\t", "a\u00a0b", "\x7f"} {
+		_, err := client.Users.List(t.Context(), brellium.UserListParams{Cursor: cursor})
+		testkit.IsInvalid(t, err, "Cursor", "")
 	}
 	_, err := client.Users.List(t.Context(), brellium.UserListParams{Limit: -1})
 	require.Error(t, err)

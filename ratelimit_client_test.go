@@ -517,6 +517,16 @@ func TestRateLimitIsFromTheNewestResponse(t *testing.T) {
 		wait.Wait()
 		assert.Equal(t, start.Add(time.Second), client.RateLimit().ObservedAt)
 
+		// A response whose body comes late has older headers.
+		emu.Inject(brelliumtest.OpAuditList, brelliumtest.OK().StallInBody(time.Second))
+		wait.Go(func() { assert.NoError(t, list(t.Context(), client)) })
+		time.Sleep(500 * time.Millisecond)
+		require.NoError(t, retrieve(t.Context(), client))
+		newest := client.RateLimit()
+		wait.Wait()
+		assert.Equal(t, start.Add(2*time.Second), time.Now())
+		assert.Equal(t, newest, client.RateLimit())
+
 		emu.SetRateLimit(50, 2.5)
 		emu.Inject(brelliumtest.OpAuditRetrieve, refusal("7"))
 		require.NoError(t, retrieve(t.Context(), client))

@@ -1,6 +1,7 @@
 package brellium_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -534,4 +535,48 @@ func TestTotalTimeoutStartsWithTheFirstAttempt(t *testing.T) {
 		assert.True(t, ok)
 		assert.InDelta(t, 100, wait.Seconds(), 1)
 	}, brellium.WithRateLimit(1, 0.01))
+}
+
+// Clients that were rate limited together do not return together.
+func TestWaitAfterA429IsSpreadOverHalfASecond(t *testing.T) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		shortest, longest := time.Hour, time.Duration(0)
+		for range 40 {
+			emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited("1"))
+			var resp brellium.Response
+			require.NoError(t, testkit.Retrieve(t.Context(), client, brellium.WithResponseInto(&resp)))
+			require.Len(t, resp.Attempts, 2)
+			shortest, longest = min(shortest, resp.Attempts[1].Wait), max(longest, resp.Attempts[1].Wait)
+		}
+		assert.GreaterOrEqual(t, shortest, time.Second, "never earlier than asked")
+		assert.Less(t, shortest, 1200*time.Millisecond)
+		assert.Greater(t, longest, 1300*time.Millisecond)
+		assert.LessOrEqual(t, longest, 1500*time.Millisecond)
+	}, brellium.WithoutRateLimiter())
+}
+
+// A token that was replaced while a call waited in the queue is not sent.
+func TestQueuedCallIsSentWithTheNewestToken(t *testing.T) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		require.NoError(t, testkit.Retrieve(t.Context(), client))
+		queued := make(chan error)
+		go func() { queued <- testkit.Retrieve(t.Context(), client) }() // for 10 s
+		time.Sleep(5 * time.Second)
+		emu.RevokeTokens()
+		_, err := client.OAuth.CreateToken(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, <-queued)
+		assert.Equal(t, 2, emu.Count(brelliumtest.OpAuditRetrieve), "the call was sent with the token of before the queue")
+	}, brellium.WithRateLimit(1, 0.1))
+}
+
+func TestRequestIDIsTheHeadersBeforeTheBodys(t *testing.T) {
+	for _, header := range []string{"of-the-header", ""} {
+		client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
+			return testkit.Reply(404, http.Header{"X-Request-Id": {header}}, `{"error":{"code":"NOT_FOUND","message":"m","request_id":"of-the-body"}}`), nil
+		})
+		var e *brellium.APIError
+		require.ErrorAs(t, testkit.Retrieve(t.Context(), client), &e)
+		assert.Equal(t, cmp.Or(header, "of-the-body"), e.RequestID)
+	}
 }

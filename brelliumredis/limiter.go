@@ -107,11 +107,11 @@ const (
 //     waits for it. An interactive ticket overtakes at most the normal tickets of
 //     the last 64 draws and the background tickets of the last 128, so nobody
 //     starves. A ticket for a rate-limited call is before all others.
-//   - A call costs at most two round trips to Redis: one to ask for a turn, one
-//     to report the result, which is delayed by up to 100 ms so that several
-//     share one. A call that waits in a process where none waited asks twice. So
-//     does one of a better priority than the ticket of its process. A process
-//     that is overtaken again and again asks about once a second.
+//   - A call usually costs two round trips to Redis or less: one to ask for a
+//     turn, one to report the result, which is delayed by up to 100 ms so that
+//     several share one. A call that waits in a process where none waited asks
+//     twice. So does one of a better priority than the ticket of its process. A
+//     process that is overtaken again and again asks about once a second.
 //   - A 429 pauses every process.
 //   - Only the Redis server's clock counts.
 //   - A process that dies delays others little: its turn is worth one token and

@@ -219,7 +219,7 @@ var methods = map[string]func(w *world){
 	"Audits.List": func(w *world) {
 		w.emu.SeedAudits(200)
 		at := time.Date(2025, 1, 2, 3, 4, 5, 678, time.FixedZone("", 3600))
-		pages(w, w.client.Audits.List, brellium.AuditListParams{Cursor: "no cursor"}, []brellium.AuditListParams{
+		pages(w, w.client.Audits.List, brellium.AuditListParams{Cursor: "no-cursor"}, []brellium.AuditListParams{
 			{}, {Limit: 1}, {Limit: 100}, {Status: brellium.AuditStatusTodo}, {Flags: []string{"Failed", "Missing Signature"}},
 			{SetID: "s", DocumentID: "d & e", CreatedAfter: at, CreatedBefore: at, UpdatedAfter: at, UpdatedBefore: at},
 		}...)
@@ -272,7 +272,7 @@ var methods = map[string]func(w *world){
 	},
 	"Documents.List": func(w *world) {
 		w.documents(30)
-		pages(w, w.client.Documents.List, brellium.DocumentListParams{Cursor: "no cursor"},
+		pages(w, w.client.Documents.List, brellium.DocumentListParams{Cursor: "no-cursor"},
 			[]brellium.DocumentListParams{{}, {Limit: 5}, {ExternalID: "external-1"}}...)
 	},
 	"Documents.All": func(w *world) {
@@ -343,7 +343,7 @@ var methods = map[string]func(w *world){
 	},
 	"Users.List": func(w *world) {
 		w.people(30)
-		pages(w, w.client.Users.List, brellium.UserListParams{Cursor: "no cursor"},
+		pages(w, w.client.Users.List, brellium.UserListParams{Cursor: "no-cursor"},
 			[]brellium.UserListParams{{}, {Limit: 5}, {Email: "1+tag@example.test"}}...)
 	},
 	"Users.All": func(w *world) {
@@ -379,7 +379,7 @@ var methods = map[string]func(w *world){
 	},
 	"EmailRecipients.List": func(w *world) {
 		w.people(30)
-		pages(w, w.client.EmailRecipients.List, brellium.EmailRecipientListParams{Cursor: "no cursor"},
+		pages(w, w.client.EmailRecipients.List, brellium.EmailRecipientListParams{Cursor: "no-cursor"},
 			[]brellium.EmailRecipientListParams{{}, {Limit: 5}, {Email: "1+tag@example.test"}}...)
 	},
 	"EmailRecipients.All": func(w *world) {

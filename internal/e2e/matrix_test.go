@@ -399,6 +399,49 @@ func checkFailure(t *testing.T, c caller, f failure) {
 	assert.NotNil(t, exhausted.Unwrap())
 }
 
+// The emulator in process breaks off and stalls as real connections do.
+func TestEveryOperationLosesARealConnection(t *testing.T) {
+	for name, fault := range map[string]brelliumtest.Fault{
+		"closed before headers": brelliumtest.DropBefore(),
+		"reset before headers":  brelliumtest.DropAfter().AsReset(),
+		"reset in the body":     okList.ResetInBody(),
+		"truncated body":        okList.Truncated(),
+		"stall in headers":      brelliumtest.StallHeaders(0),
+		"stall in the body":     okList.StallInBody(0),
+	} {
+		for _, c := range callers {
+			stall := strings.HasPrefix(name, "stall")
+			if stall && (c.op == brelliumtest.OpTokenCreate || c.op == brelliumtest.OpDocumentPut) {
+				continue // their timeouts are 10 s and 60 s
+			}
+			t.Run(c.String()+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				emu := brelliumtest.New()
+				require.NoError(t, emu.Start())
+				defer emu.Close()
+				transport := brellium.DefaultTransport()
+				defer transport.CloseIdleConnections()
+				client, err := brellium.NewClient(brellium.WithBaseURL(emu.URL), testkit.WithTransport(transport),
+					brellium.WithClientCredentials(emu.ClientID, emu.ClientSecret), brellium.WithMaxRetries(0))
+				require.NoError(t, err)
+				require.NoError(t, testkit.Retrieve(t.Context(), client)) // a connection of an earlier request
+				emu.ClearRequests()
+				emu.Inject(c.op, fault.Forever())
+				var opts []brellium.CallOption
+				if stall {
+					opts = append(opts, brellium.WithAttemptTimeout(100*time.Millisecond))
+				}
+				err = c.call(t.Context(), client, opts...)
+				testkit.IsConnectionError(true)(t, err)
+				assert.Equal(t, c.write, brellium.OutcomeUnknown(err))
+				if c.op != brelliumtest.OpTokenCreate { // which has a policy of its own
+					assert.Equal(t, 1, emu.Count(c.op))
+				}
+			})
+		}
+	}
+}
+
 // losing is a transport that fails instead of sending an operation's requests. It
 // reports to httptrace as net/http does.
 type losing struct {

@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -537,34 +538,40 @@ func TestGetBodyReturnsTheBodyAgain(t *testing.T) {
 	assert.Equal(t, map[string]int{"PATCH /v2/audits/" + brelliumtest.SampleAuditID: 1, "POST /v2/documents": 2, "POST /v2/oauth/token": 1, "no GetBody": 1}, seen)
 }
 
+// The body of each failed attempt of a call is read if it is short, and the
+// connection closed otherwise, so that the next attempt has one.
+// TestBodiesAreLimited checks that bodies are closed.
 // openai/openai-go#495, openshift-online/ocm-sdk-go#804, JetBrains/teamcity-cli#345
-func TestFailedAttemptsReuseTheirConnection(t *testing.T) {
-	var n atomic.Int32
-	server, connections := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		if n.Add(1)%5 != 0 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = w.Write(bytes.Repeat([]byte("x"), 20<<10))
-			return
-		}
-		_, _ = io.WriteString(w, testkit.SampleAudit)
-	}, nil)
-	transport := newTransport(t, nil)
-	transport.MaxConnsPerHost = 1
-	client := via(t, server.URL, transport)
-	var before int
-	for i := range 100 {
-		for range 4 {
-			_, err := attempt(t, client, false)
-			testkit.IsAPIError(503, brellium.CodeHTTPError)(t, err)
-		}
-		_, err := attempt(t, client, false)
-		require.NoError(t, err)
-		if i == 0 {
-			before = runtime.NumGoroutine()
-		}
+func TestRetriesOfACallReuseItsConnection(t *testing.T) {
+	for size, connections := range map[int]int{20 << 10: 1, 100 << 10: 401} { // longer than is read of an error
+		synctest.Test(t, func(t *testing.T) {
+			requests, dials := 0, 0
+			network := pipes{make(chan net.Conn)}
+			server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if requests++; requests%5 != 0 {
+					w.WriteHeader(http.StatusServiceUnavailable)
+					_, _ = w.Write(bytes.Repeat([]byte("x"), size))
+					return
+				}
+				_, _ = io.WriteString(w, testkit.SampleAudit)
+			})}
+			go func() { _ = server.Serve(network) }()
+			transport := &http.Transport{MaxConnsPerHost: 1, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				dials++
+				return network.DialContext(ctx, "", "")
+			}}
+			defer func() {
+				transport.CloseIdleConnections()
+				_ = server.Close()
+			}()
+			client := testkit.NewTokenClient(t, brellium.WithBaseURL("http://localhost:1"), testkit.WithTransport(transport), brellium.WithoutRateLimiter())
+			for range 100 {
+				require.NoError(t, testkit.Retrieve(t.Context(), client))
+			}
+			assert.Equal(t, 500, requests)
+			assert.Equal(t, connections, dials)
+		})
 	}
-	assert.EqualValues(t, 1, connections.Load())
-	assert.LessOrEqual(t, runtime.NumGoroutine(), before+2)
 }
 
 // go-retryablehttp closes the idle connections of its client after each failed call.

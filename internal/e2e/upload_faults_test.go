@@ -22,11 +22,11 @@ import (
 	"github.com/brellium/brellium-go/internal/wire"
 )
 
-// The storage host fails in every way at random, and the process is killed five
+// The storage host fails in every way at random, and the upload is interrupted five
 // times. In the end every document exists once, every file has arrived whole,
 // and none was sent again after it had arrived.
-func TestUploadOf200FilesThroughFaultsAndFiveCrashes(t *testing.T) {
-	const files, crashes = 200, 5
+func TestUploadOf200FilesThroughFaultsAndFiveInterruptions(t *testing.T) {
+	const files, interruptions = 200, 5
 	dir := t.TempDir()
 	sums := make(map[string]string, files)
 	for i := range files {
@@ -56,10 +56,10 @@ func TestUploadOf200FilesThroughFaultsAndFiveCrashes(t *testing.T) {
 					brelliumtest.Status(503, "UNAVAILABLE").AfterWork().Sometimes(0.1).Forever(),
 					brelliumtest.DropAfter().Sometimes(0.1).Forever())
 
-				runs, killed := 0, 0
+				runs, interrupted := 0, 0
 				for done := false; !done; runs++ {
 					require.Less(t, runs, 20, "the upload does not finish")
-					// A new process: all it has is the folder.
+					// As in a new process, all it has is the folder.
 					entries, err := os.ReadDir(dir)
 					require.NoError(t, err)
 					var list []brellium.UploadFile
@@ -68,24 +68,24 @@ func TestUploadOf200FilesThroughFaultsAndFiveCrashes(t *testing.T) {
 						require.NoError(t, err)
 						list = append(list, file)
 					}
-					ctx, kill := context.WithCancel(t.Context())
+					ctx, interrupt := context.WithCancel(t.Context())
 					options := brellium.UploadOptions{BatchSize: 50, IdleTimeout: 8 * time.Second}
-					if killed < crashes {
-						// Killed at any moment, with files in any state.
+					if interrupted < interruptions {
+						// At any moment, with files in any state.
 						after := time.Duration(4+chance.IntN(6)) * time.Second
-						timer := time.AfterFunc(after, kill)
+						timer := time.AfterFunc(after, interrupt)
 						defer timer.Stop()
 					}
 					results, err := testkit.NewClient(t, emu).Documents.Upload(ctx, list, options)
 					if ctx.Err() != nil {
-						killed++
+						interrupted++
 						require.ErrorIs(t, err, context.Canceled)
 					}
-					kill()
+					interrupt()
 					require.Len(t, results, files)
 					done = err == nil
 				}
-				assert.Equal(t, crashes, killed)
+				assert.Equal(t, interruptions, interrupted)
 				t.Logf("%d runs, %d POSTs, %d PUTs", runs, emu.Count(brelliumtest.OpDocumentCreate), emu.Count(brelliumtest.OpDocumentPut))
 
 				docs := emu.Documents()

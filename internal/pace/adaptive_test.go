@@ -442,7 +442,19 @@ func TestNothingRemainingPauses(t *testing.T) {
 	for name, m := range map[string]Machine{"adaptive": NewAdaptive(AdaptiveConfig{}), "fixed": NewFixed(100, 100)} {
 		now := exchange(m, 0, ok(0))
 		require.GreaterOrEqual(t, m.Ready(now, 0), 200*ms, name)
+		require.Equal(t, 200*ms, m.State(now).PausedFor, name) // also where the refill is faster
 	}
+}
+
+// Attempts whose responses were lost may have spent nothing: a deadline that can
+// then be met is not refused.
+func TestLostResponsesMakeNoWaitLonger(t *testing.T) {
+	a, now := alone(t)
+	for range 50 {
+		ticket := a.Send(now)
+		a.Done(now, ticket, Report{})
+	}
+	require.Zero(t, a.AtLeast(now, 90))
 }
 
 func TestBlockedEmptiesTheBucketAndSendsOneByOne(t *testing.T) {

@@ -108,14 +108,22 @@ func (t *trace) waiting(position int64, empty bool) bool {
 	return position == 0 && !empty
 }
 
-// watchIdle ends an exchange whose body makes no progress for timeout, because
-// the server reads no more of it or sends no response. The wait for a connection
-// does not count. It checks four times per timeout, and returns when ctx ends.
+// Bytes of a body that the transport has read may still be in buffers of the
+// system or of a proxy, from which a slow line takes them without a sign.
+const (
+	maxBuffered = 4 << 20 // what the systems in use hold by default
+	bufferedPer = 1 << 20 // another idle timeout for each of these
+)
+
+// watchIdle ends an exchange whose body makes no progress, because the server
+// reads no more of it or sends no response: for timeout, and as long again for
+// each MiB, up to four, that may be in buffers. The wait for a connection does not
+// count. It checks four times per timeout, and returns when ctx ends.
 func (t *trace) watchIdle(ctx context.Context, body Body, empty bool, timeout time.Duration) {
 	const checks = 4
 	ticker := time.NewTicker(max(timeout/checks, 1))
 	defer ticker.Stop()
-	for at, still := body.Position(), 0; still < checks; {
+	for at, still := body.Position(), int64(0); still < checks+checks*min(at, maxBuffered)/bufferedPer; {
 		select {
 		case <-ctx.Done():
 			return
