@@ -296,15 +296,19 @@ func (s *AuditService) BatchUpdate(ctx context.Context, params AuditBatchUpdateP
 	if err != nil {
 		return nil, err
 	}
-	updated := make(map[string]bool, len(result.UpdatedAuditIDs))
+	waiting := make(map[string]bool, len(params.AuditIDs))
+	for _, id := range params.AuditIDs {
+		waiting[canonicalID(id)] = true
+	}
 	for _, id := range result.UpdatedAuditIDs {
-		if updated[id] = true; !slices.Contains(params.AuditIDs, id) {
+		if _, asked := waiting[canonicalID(id)]; !asked {
 			return nil, oddRecord(opAuditsBatchUpdate, result, "updated_audit_ids has an id that is not in the request")
 		}
+		waiting[canonicalID(id)] = false
 	}
 	for _, id := range params.AuditIDs {
-		if !updated[id] {
-			updated[id] = true // once, even if it is in the request twice
+		if waiting[canonicalID(id)] {
+			waiting[canonicalID(id)] = false // once, even if it is in the request twice
 			result.NotUpdated = append(result.NotUpdated, id)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/brellium/brellium-go/internal/jsonscan"
 	"github.com/brellium/brellium-go/internal/redact"
 	"github.com/brellium/brellium-go/internal/wire"
@@ -202,13 +204,22 @@ func (r okResponse) another(v record) string {
 	field, _, id := required(v)
 	of, ok := v.(addressed)
 	switch {
-	case r.id != "" && id != r.id:
+	case r.id != "" && canonicalID(id) != canonicalID(r.id):
 	case r.email != "" && ok && !blank(of.address()) && !sameAddress(of.address(), r.email):
 		field = "email"
 	default:
 		return ""
 	}
 	return "the " + field + " of the body is not the one of the request"
+}
+
+// canonicalID returns a UUID in lower case, since an API may accept it in either, and
+// any other id as it is.
+func canonicalID(id string) string {
+	if u, err := uuid.Parse(id); err == nil {
+		return u.String()
+	}
+	return id
 }
 
 // required calls v.required. It is not set where v is a type of the caller's that

@@ -40,8 +40,15 @@ func TestNoOtherResourceIsTaken(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, client.Users.Delete(ctx, id))
 	}
+	const upper, lower = "3F2504E0-4F89-41D3-9A0C-0305E82C3301", "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
+	_, err := responding(t, `{"audit_id":"`+lower+`"}`).Audits.Retrieve(ctx, upper)
+	require.NoError(t, err, "a UUID is the same in either case")
+	updated, err := responding(t, `{"updated_audit_ids":["`+lower+`"]}`).Audits.BatchUpdate(ctx, brellium.AuditBatchUpdateParams{AuditIDs: []string{upper}, Flags: []string{}})
+	require.NoError(t, err)
+	assert.Empty(t, updated.NotUpdated)
+
 	client := responding(t, `{"updated_audit_ids":["`+asked+`","`+other+`"]}`)
-	_, err := client.Audits.BatchUpdate(ctx, brellium.AuditBatchUpdateParams{AuditIDs: []string{asked}, Flags: []string{}})
+	_, err = client.Audits.BatchUpdate(ctx, brellium.AuditBatchUpdateParams{AuditIDs: []string{asked}, Flags: []string{}})
 	require.ErrorContains(t, err, "updated_audit_ids has an id that is not in the request")
 	assert.NotContains(t, err.Error(), "44711")
 	for email, same := range map[string]bool{

@@ -452,7 +452,7 @@ func TestADumpOfARequestIsNoAttempt(t *testing.T) {
 		if r.Method == http.MethodDelete {
 			panic(http.ErrAbortHandler)
 		}
-		_, _ = io.WriteString(w, `{"user_id":"u","audit_id":"a"}`)
+		_, _ = io.WriteString(w, `{"user_id":"u","audit_id":"`+brelliumtest.SampleAuditID+`"}`)
 	}, nil)
 	base := newTransport(t, nil)
 	client := via(t, server.URL, testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
