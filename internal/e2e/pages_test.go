@@ -1,4 +1,4 @@
-package e2e
+package e2e_test
 
 import (
 	"flag"
@@ -103,7 +103,9 @@ func declarations(path string, names []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := func(from, to token.Pos) string { return string(source[set.Position(from).Offset:set.Position(to).Offset]) }
+	text := func(from, to token.Pos) string {
+		return string(source[set.Position(from).Offset:set.Position(to).Offset])
+	}
 	found := map[string]string{}
 	add := func(name string, doc *ast.CommentGroup, decl ast.Decl) {
 		from := decl.Pos()
@@ -186,6 +188,56 @@ func TestLinksOfThePages(t *testing.T) {
 		}
 	}
 	assert.Greater(t, links, 50, "the pages have links")
+}
+
+// testSources returns the Go tests of the repository by path.
+func testSources(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, pattern := range []string{"*_test.go", "*/*_test.go", "internal/*/*_test.go"} {
+		names, err := filepath.Glob(filepath.Join(repository, pattern))
+		require.NoError(t, err)
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			require.NoError(t, err)
+			all[name] = string(text)
+		}
+	}
+	return all
+}
+
+// TestLessonsNameTheirTests checks that the test of each lesson in CONTRIBUTING.md
+// cites the report.
+func TestLessonsNameTheirTests(t *testing.T) {
+	sources := testSources(t)
+	rows := regexp.MustCompile("(?m)^\\| .* \\| ([^ |]+/[^ |]+#\\d+) \\| `(Test\\w+)` \\|$").FindAllStringSubmatch(readPage(t, "CONTRIBUTING.md"), -1)
+	require.Greater(t, len(rows), 10)
+	for _, row := range rows {
+		comment := regexp.MustCompile(`(?m)^((?://.*\n)+)func ` + row[2] + `\(`)
+		cited := false
+		for _, source := range sources {
+			if c := comment.FindStringSubmatch(source); c != nil && regexp.MustCompile(regexp.QuoteMeta(row[1])+`\b`).MatchString(c[1]) {
+				cited = true
+			}
+		}
+		assert.True(t, cited, "the comment of %s does not cite %s", row[2], row[1])
+	}
+}
+
+// TestTelemetryTestsCallEveryOperation checks the list of calls whose spans and
+// metrics the privacy test of brelliumotel searches.
+func TestTelemetryTestsCallEveryOperation(t *testing.T) {
+	names := map[string]string{}
+	for _, constant := range regexp.MustCompile(`(?m)^\t(Op\w+) += "(\w+\.\w+)"`).FindAllStringSubmatch(readPage(t, "brelliumtest/route.go"), -1) {
+		names[constant[2]] = constant[1]
+	}
+	_, calls, _ := strings.Cut(readPage(t, "brelliumotel/privacy_test.go"), "\nvar calls = ")
+	calls, _, _ = strings.Cut(calls, "\n}\n")
+	for _, op := range operations(t) {
+		if assert.NotEmpty(t, names[op.name], "brelliumtest/route.go has no constant for %s", op.name) {
+			assert.Contains(t, calls, "\tbrelliumtest."+names[op.name]+": ", "calls in brelliumotel/privacy_test.go lacks %s", op.name)
+		}
+	}
 }
 
 // TestCookbookIndex checks that the index of the cookbook has every page of it, and
