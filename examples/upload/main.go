@@ -86,7 +86,11 @@ func newProgress(size int64, out *os.File) (progress func(brellium.UploadProgres
 	if !term.IsTerminal(int(out.Fd())) {
 		shown := int64(0)
 		return func(p brellium.UploadProgress) {
-			if tenth := 10 * p.BytesDone / size; tenth > shown {
+			tenth := 10 * p.BytesDone / size
+			if p.FilesDone < p.Files {
+				tenth = min(tenth, 9) // the response to the last bytes is missing
+			}
+			if tenth > shown {
 				shown = tenth
 				fmt.Fprintf(out, "%d of %d files, %d %%\n", p.FilesDone, p.Files, 10*tenth)
 			}
