@@ -4,6 +4,7 @@ import (
 	"os"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -121,7 +122,7 @@ func operationTable() string {
 	return b.String()
 }
 
-// outcomeTable is the table of outcomes for README.md, by verdict.
+// outcomeTable is the table of outcomes for docs/retries.md, by verdict.
 var outcomeTable = func() string {
 	var b strings.Builder
 	b.WriteString("| outcome of an attempt | what happened | retried |\n|---|---|---|\n")
@@ -144,16 +145,19 @@ var outcomeTable = func() string {
 	return b.String()
 }()
 
-// TestREADMEHasTheTables compares README.md with the code.
-func TestREADMEHasTheTables(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	for marker, want := range map[string]string{"operations": operationTable(), "outcomes": outcomeTable} {
-		_, rest, found := strings.Cut(string(readme), "<!-- "+marker+" -->")
-		require.True(t, found, "README.md lacks the marker <!-- %s -->", marker)
-		got, _, found := strings.Cut(rest, "<!-- /"+marker+" -->")
-		require.True(t, found, "README.md lacks the marker <!-- /%s -->", marker)
-		assert.Equal(t, want, strings.TrimSpace(got)+"\n", "the table between the markers %s", marker)
+// TestPagesHaveTheTables compares README.md and docs/retries.md with the code.
+func TestPagesHaveTheTables(t *testing.T) {
+	for _, table := range []struct{ page, marker, want string }{
+		{"README.md", "operations", operationTable()},
+		{"docs/retries.md", "outcomes", outcomeTable},
+	} {
+		page, err := os.ReadFile(table.page)
+		require.NoError(t, err)
+		_, rest, found := strings.Cut(string(page), "<!-- "+table.marker+" -->")
+		require.True(t, found, "%s lacks the marker <!-- %s -->", table.page, table.marker)
+		got, _, found := strings.Cut(rest, "<!-- /"+table.marker+" -->")
+		require.True(t, found, "%s lacks the marker <!-- /%s -->", table.page, table.marker)
+		assert.Equal(t, table.want, strings.TrimSpace(got)+"\n", "the table between the markers %s", table.marker)
 	}
 }
 
@@ -176,4 +180,34 @@ func TestVersionIsFromBuildInfo(t *testing.T) {
 	} {
 		assert.Equal(t, tt.want, versionIn(tt.info), name)
 	}
+}
+
+// TestREADMEHasEveryMethod compares the table of services with the methods of the
+// services, in any order.
+func TestREADMEHasEveryMethod(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(readme), "| service | methods |\n|---|---|\n")
+	require.True(t, found, "README.md lacks the table of services")
+	table, _, _ = strings.Cut(table, "\n\n")
+	got := map[string][]string{}
+	for row := range strings.Lines(table) {
+		names := strings.Split(row, "`")
+		require.Greater(t, len(names), 3, row)
+		for i := 3; i < len(names); i += 2 {
+			got[names[1]] = append(got[names[1]], names[i])
+		}
+		slices.Sort(got[names[1]])
+	}
+	want := map[string][]string{}
+	for i := range reflect.TypeFor[Client]().NumField() {
+		field := reflect.TypeFor[Client]().Field(i)
+		if !field.IsExported() {
+			continue
+		}
+		for j := range field.Type.NumMethod() {
+			want[field.Name] = append(want[field.Name], field.Type.Method(j).Name)
+		}
+	}
+	assert.Equal(t, want, got)
 }

@@ -18,13 +18,13 @@ const (
 
 // column is one client's run in the picture, in steps of some seconds.
 type column struct {
-	title      string
-	tokens     []float64 // left in the bucket, each second
-	succeeded  []float64 // calls a second
-	limited    []float64 // 429s a second
-	lost       int
-	rateLimits int
-	finished   time.Duration
+	Title      string
+	Tokens     []float64 // left in the bucket, each second
+	Succeeded  []float64 // calls a second
+	Limited    []float64 // 429s a second
+	Lost       int
+	RateLimits int
+	Finished   time.Duration
 }
 
 // step is the width of the bars.
@@ -37,10 +37,10 @@ func portray(title string, client maker, seed uint64) column {
 	for i := range w.processes {
 		w.processes[i].client = client
 	}
-	c := column{title: title}
+	c := column{Title: title}
 	w.while = func(e *brelliumtest.Emulator, done <-chan struct{}) {
 		for {
-			c.tokens = append(c.tokens, float64(e.Remaining()))
+			c.Tokens = append(c.Tokens, float64(e.Remaining()))
 			select {
 			case <-done:
 				return
@@ -49,15 +49,15 @@ func portray(title string, client maker, seed uint64) column {
 		}
 	}
 	o := w.run(seed)
-	c.lost, c.rateLimits, c.finished = o.lost(), o.rateLimits(nil), o.finished()
-	bars := int(c.finished/step) + 1
-	c.succeeded, c.limited = make([]float64, bars), make([]float64, bars)
+	c.Lost, c.RateLimits, c.Finished = o.lost(), o.rateLimits(nil), o.finished()
+	bars := int(c.Finished/step) + 1
+	c.Succeeded, c.Limited = make([]float64, bars), make([]float64, bars)
 	for _, a := range o.responses {
 		switch a.status {
 		case http.StatusOK:
-			c.succeeded[a.at/step] += 1 / step.Seconds()
+			c.Succeeded[a.at/step] += 1 / step.Seconds()
 		case http.StatusTooManyRequests:
-			c.limited[a.at/step] += 1 / step.Seconds()
+			c.Limited[a.at/step] += 1 / step.Seconds()
 		}
 	}
 	return c
@@ -88,9 +88,9 @@ type panel struct {
 }
 
 var panels = []panel{
-	{"tokens left in the organization's bucket", "tokens", 100, []float64{0, 50, 100}, func(c column) []float64 { return c.tokens }, 1, 0},
-	{"successful calls a second (dashed: the refill of 5)", "succeeded", 25, []float64{0, 5, 25}, func(c column) []float64 { return c.succeeded }, step.Seconds(), 5},
-	{"429s a second", "limited", 50, []float64{0, 25, 50}, func(c column) []float64 { return c.limited }, step.Seconds(), 0},
+	{"tokens left in the organization's bucket", "tokens", 100, []float64{0, 50, 100}, func(c column) []float64 { return c.Tokens }, 1, 0},
+	{"successful calls a second (dashed: refill)", "succeeded", 25, []float64{0, 5, 25}, func(c column) []float64 { return c.Succeeded }, step.Seconds(), 5},
+	{"429s a second", "limited", 50, []float64{0, 25, 50}, func(c column) []float64 { return c.Limited }, step.Seconds(), 0},
 }
 
 // The picture has its own background, so that it is readable on any page, and
@@ -98,7 +98,7 @@ var panels = []panel{
 const style = `
 .ground{fill:#ffffff;stroke:#d0d7de}
 text{font-family:-apple-system,BlinkMacSystemFont,"Segoe UI","Noto Sans",Helvetica,Arial,sans-serif;fill:#1f2328}
-.head{font-size:16px;font-weight:600}.sum{font-size:13px}.small{font-size:11px;fill:#59636e}
+.head{font-size:17px;font-weight:600}.sum{font-size:15px}.small{font-size:13px;fill:#59636e}
 .bad{fill:#cf222e;font-weight:600}.good{fill:#1a7f37;font-weight:600}
 .axis{stroke:#d0d7de;fill:none}.limit{stroke:#59636e;stroke-dasharray:3 3;fill:none}
 .tokens{fill:#0969da;fill-opacity:.22;stroke:#0969da}.succeeded{fill:#1a7f37;fill-opacity:.75}.limited{fill:#cf222e;fill-opacity:.75}
@@ -120,13 +120,13 @@ func draw(out io.Writer, columns []column) error {
 	fmt.Fprintf(&b, `<rect class="ground" x=".5" y=".5" width="%d" height="%d" rx="6"/>`+"\n", pictureWidth-1, height-1)
 	for i, c := range columns {
 		x := leftMargin + float64(i)*(width+gap)
-		text(&b, x, 30, "head", c.title)
-		sum, class := fmt.Sprintf("%s of %s calls lost", thousands(c.lost), thousands(workers*callsPerWorker)), "sum bad"
-		if c.lost == 0 {
+		text(&b, x, 30, "head", c.Title)
+		sum, class := fmt.Sprintf("%s of %s calls lost", thousands(c.Lost), thousands(workers*callsPerWorker)), "sum bad"
+		if c.Lost == 0 {
 			sum, class = "no call lost", "sum good"
 		}
 		text(&b, x, 50, class, sum)
-		text(&b, x, 68, "small", fmt.Sprintf("%s 429s, done after %.0f s", thousands(c.rateLimits), c.finished.Seconds()))
+		text(&b, x, 68, "small", fmt.Sprintf("%s 429s, done after %.0f s", thousands(c.RateLimits), c.Finished.Seconds()))
 		for j, p := range panels {
 			y := float64(headHeight + j*(panelHeight+panelGap))
 			if i == 0 {
@@ -141,7 +141,7 @@ func draw(out io.Writer, columns []column) error {
 		}
 	}
 	text(&b, leftMargin, float64(height-10), "small", fmt.Sprintf(
-		"%d processes, %d calls and 8 goroutines each, start at the same time on one limit of 100 requests and 5 a second; round trips of 80 ms (median); simulated.", workers, callsPerWorker))
+		"%d processes with %d calls each start together on one limit of 100 requests and 5 a second, with round trips of 80 ms; simulated.", workers, callsPerWorker))
 	b.WriteString("</svg>\n")
 	_, err := io.WriteString(out, b.String())
 	return err
@@ -151,7 +151,7 @@ func draw(out io.Writer, columns []column) error {
 func describe(columns []column) string {
 	var said []string
 	for _, c := range columns {
-		said = append(said, fmt.Sprintf("%s: %d of %d calls lost, %d 429s, done after %.0f s", c.title, c.lost, workers*callsPerWorker, c.rateLimits, c.finished.Seconds()))
+		said = append(said, fmt.Sprintf("%s: %d of %d calls lost, %d 429s, done after %.0f s", c.Title, c.Lost, workers*callsPerWorker, c.RateLimits, c.Finished.Seconds()))
 	}
 	return strings.Join(said, "; ") + "."
 }

@@ -7,7 +7,7 @@
 //
 // prints the table of docs/limiter.md, and
 //
-//	go test ./limiter -run TestPicture -svg ../../docs/limiter.svg
+//	go test ./limiter -run TestPicture -svg
 //
 // draws its picture. Without flags the tests are a shorter check of the same.
 package limiter

@@ -7,35 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 )
 
-// loadPlan reads the ids that an earlier run saved, or calls list and saves its
-// ids. The rename makes the write atomic.
-func loadPlan(path string, list func() ([]string, error)) (ids []string, err error) {
-	data, err := os.ReadFile(path)
-	switch {
-	case err == nil:
-		return ids, json.Unmarshal(data, &ids)
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
-	}
-	if ids, err = list(); err != nil {
-		return nil, err
-	}
-	if data, err = json.Marshal(ids); err != nil {
-		return nil, err
-	}
-	file, err := os.Create(path + ".new")
+// replaceFile writes a small file. The rename makes the write atomic.
+func replaceFile(path, content string) error {
+	file, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	_, err = file.Write(data)
+	_, err = file.WriteString(content)
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return nil, err
+		return err
 	}
-	return ids, os.Rename(path+".new", path)
+	return os.Rename(path+".new", path)
 }
 
 // lines is an append-only file with one audit per line.

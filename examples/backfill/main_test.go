@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 
 func TestExampleResumesAfterCtrlCAndACrash(t *testing.T) {
 	emulator := brelliumtest.New(brelliumtest.WithRateLimit(1000, 1e6))
-	emulator.SeedAudits(199)
+	emulator.SeedAudits(599)
 	require.NoError(t, emulator.Start())
 	defer emulator.Close()
 	path := filepath.Join(t.TempDir(), "audits.jsonl")
@@ -49,7 +50,7 @@ func TestExampleResumesAfterCtrlCAndACrash(t *testing.T) {
 		emulator.ClearFaults()
 		arrived := make(chan struct{})
 		requests := 0
-		emulator.Inject(brelliumtest.OpAuditRetrieve, brelliumtest.OK().Delay(time.Hour).Forever().When(func(*brelliumtest.Request) bool {
+		emulator.Inject(brelliumtest.OpAuditList, brelliumtest.OK().Delay(time.Hour).Forever().When(func(*brelliumtest.Request) bool {
 			if requests++; requests == n {
 				close(arrived)
 			}
@@ -58,31 +59,30 @@ func TestExampleResumesAfterCtrlCAndACrash(t *testing.T) {
 		return arrived
 	}
 
-	arrived := until(60)
+	arrived := until(3)
 	cmd := start()
 	<-arrived
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.Error(t, cmd.Wait())
-	assert.Contains(t, out.String(), "200 audits to read, 0 already in the file.")
+	assert.Contains(t, out.String(), "0 audits are in ")
+	assert.Contains(t, out.String(), "200 in the file;")
 	assert.Contains(t, out.String(), "interrupted: run it again to resume")
 
 	// The process is killed, and the last line is incomplete.
-	arrived = until(70)
+	arrived = until(2)
 	cmd = start()
 	<-arrived
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
-	whole := bytes.Count(data, []byte("\n"))
-	assert.Greater(t, whole, 100)
-	require.NoError(t, os.Truncate(path, int64(len(data)-100)))
+	require.NoError(t, os.WriteFile(path, append(data, data[:100]...), 0o600))
 
 	emulator.ClearFaults()
 	require.NoError(t, start().Wait(), out.String())
-	assert.Contains(t, out.String(), "200 in the file now.")
-	assert.Contains(t, out.String(), "calls/s")
-	assert.Contains(t, out.String(), "left")
+	assert.Contains(t, out.String(), "300 audits are in ")
+	assert.Contains(t, out.String(), "600 in the file;")
+	assert.NotContains(t, out.String(), "\r")
 
 	check := func(want []string) {
 		data, err := os.ReadFile(path)
@@ -96,17 +96,28 @@ func TestExampleResumesAfterCtrlCAndACrash(t *testing.T) {
 		assert.ElementsMatch(t, want, ids, "an audit was lost or duplicated")
 	}
 	check(emulator.AuditIDs())
-	// Four were in flight each time; one more had arrived and was not written
-	// when the process was killed, and one was truncated.
-	assert.LessOrEqual(t, emulator.Count(brelliumtest.OpAuditRetrieve), 200+4+5+1, "audits in the file were read again")
-	assert.Equal(t, 2, emulator.Count(brelliumtest.OpAuditList), "the list was read again")
+	assert.Equal(t, 6+2, emulator.Count(brelliumtest.OpAuditList), "pages in the file were read again")
+	assert.Zero(t, emulator.Count(brelliumtest.OpAuditRetrieve))
 
 	// A later run adds the new audits.
 	added := emulator.AddAudit("complete")
 	require.NoError(t, start().Wait(), out.String())
-	assert.Contains(t, out.String(), "1 audits to read, 200 already in the file.")
+	assert.Contains(t, out.String(), "600 audits are in ")
 	require.True(t, slices.Contains(emulator.AuditIDs(), added))
 	check(emulator.AuditIDs())
+
+	// A cursor that the API no longer accepts starts from the beginning.
+	require.NoError(t, os.WriteFile(path+".checkpoint", []byte("old"), 0o600))
+	require.NoError(t, start().Wait(), out.String())
+	check(emulator.AuditIDs())
+	files, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	assert.Len(t, files, 1, "the checkpoint is removed")
+}
+
+func TestRealAuditsNeedAFile(t *testing.T) {
+	t.Setenv("BRELLIUM_ACCESS_TOKEN", "token")
+	require.ErrorContains(t, run(t.Context(), "", io.Discard), "-out FILE")
 }
 
 func TestOtherFileIsNotChanged(t *testing.T) {
@@ -117,9 +128,4 @@ func TestOtherFileIsNotChanged(t *testing.T) {
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.Equal(t, "Dear reader,\nthis is not JSON.\n", string(data))
-}
-
-func TestTimeLeftFollowsTheRateLimit(t *testing.T) {
-	assert.Equal(t, time.Duration(0), timeLeft(80, brellium.RateLimit{Limit: 100, Remaining: 90}))
-	assert.Equal(t, 40*time.Second, timeLeft(290, brellium.RateLimit{Limit: 100, Remaining: 90}))
 }

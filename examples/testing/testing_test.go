@@ -1,13 +1,11 @@
-// Package testing_test contains the code of docs/testing.md, and checks that the two
-// are equal.
+// Package testing_test contains the code of docs/testing.md. A test of internal/e2e
+// checks that the two are equal.
 package testing_test
 
 import (
 	"context"
 	"errors"
 	"net/http"
-	"os"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,26 +149,3 @@ func TestInvite(t *testing.T) {
 }
 
 var _ Users = (*brellium.UserService)(nil)
-
-func TestDocumentHasThisCode(t *testing.T) {
-	page, err := os.ReadFile("../../docs/testing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	code, err := os.ReadFile("testing_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, after, _ := strings.Cut(string(page), "## 4.")
-	_, after, _ = strings.Cut(after, "## 5.") // chapter 4 is in ../vcr
-	blocks := append(strings.Split(before, "```go\n")[1:], strings.Split(after, "```go\n")[1:]...)
-	if len(blocks) != 7 {
-		t.Errorf("%d blocks, want 7", len(blocks))
-	}
-	for _, block := range blocks {
-		block, _, _ = strings.Cut(block, "```")
-		if !strings.Contains(string(code), block) {
-			t.Errorf("this code of docs/testing.md is not in testing_test.go:\n%s", block)
-		}
-	}
-}

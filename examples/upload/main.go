@@ -1,5 +1,5 @@
-// Command upload uploads a folder of files, with a progress bar, and prints the
-// result of each:
+// Command upload uploads a folder of files, with a progress bar if it has a terminal,
+// and prints the result of each:
 //
 //	go run . -dir FOLDER
 //
@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
 
 	"github.com/brellium/brellium-go"
 	"github.com/brellium/brellium-go/brelliumtest"
@@ -68,22 +69,41 @@ func run(ctx context.Context, dir string, concurrency int, out io.Writer) error 
 	for _, file := range files {
 		size += file.Size
 	}
-	bar := progressbar.NewOptions64(max(size, 1), progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowBytes(true))
-	results, err := client.Documents.Upload(ctx, files, brellium.UploadOptions{
-		Concurrency: concurrency,
-		OnProgress: func(p brellium.UploadProgress) {
-			bar.Describe(fmt.Sprintf("%d of %d files", p.FilesDone, p.Files))
-			_ = bar.Set64(p.BytesDone)
-		},
-	})
-	_ = bar.Exit()
-	fmt.Fprintln(os.Stderr)
+	progress, done := newProgress(max(size, 1), os.Stderr)
+	results, err := client.Documents.Upload(ctx, files, brellium.UploadOptions{Concurrency: concurrency, OnProgress: progress})
+	done()
 
 	printResults(out, files, results)
 	if ctx.Err() != nil {
 		return errors.New("interrupted: run it again to send the rest")
 	}
 	return err
+}
+
+// newProgress returns what shows the progress: a bar on a terminal, and otherwise a
+// line for each tenth of the bytes.
+func newProgress(size int64, out *os.File) (progress func(brellium.UploadProgress), done func()) {
+	if !term.IsTerminal(int(out.Fd())) {
+		shown := int64(0)
+		return func(p brellium.UploadProgress) {
+			tenth := 10 * p.BytesDone / size
+			if p.FilesDone < p.Files {
+				tenth = min(tenth, 9) // the response to the last bytes is missing
+			}
+			if tenth > shown {
+				shown = tenth
+				fmt.Fprintf(out, "%d of %d files, %d %%\n", p.FilesDone, p.Files, 10*tenth)
+			}
+		}, func() {}
+	}
+	bar := progressbar.NewOptions64(size, progressbar.OptionSetWriter(out), progressbar.OptionShowBytes(true))
+	return func(p brellium.UploadProgress) {
+			bar.Describe(fmt.Sprintf("%d of %d files", p.FilesDone, p.Files))
+			_ = bar.Set64(p.BytesDone)
+		}, func() {
+			_ = bar.Exit()
+			fmt.Fprintln(out)
+		}
 }
 
 // collect returns the files in a folder and its subfolders, except hidden ones.

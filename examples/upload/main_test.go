@@ -89,4 +89,6 @@ func TestExampleRunsOnTheEmbeddedEmulator(t *testing.T) {
 	require.NoError(t, example(t, &out, nil).Run(), out.String())
 	assert.Contains(t, out.String(), "running on the embedded emulator")
 	assert.Contains(t, out.String(), "40 files: 40 stored")
+	assert.Contains(t, out.String(), "40 of 40 files, 100 %")
+	assert.NotContains(t, out.String(), "\r", "there is no terminal")
 }

@@ -108,20 +108,3 @@ func TestRecordAndReplay(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func TestDocumentHasThisCode(t *testing.T) {
-	page, err := os.ReadFile("../../docs/testing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	code, err := os.ReadFile("vcr_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, chapter, found := strings.Cut(string(page), "## 4. A recording with go-vcr\n")
-	_, block, ok := strings.Cut(chapter, "```go\n")
-	block, _, _ = strings.Cut(block, "```")
-	if !found || !ok || !strings.Contains(string(code), block) {
-		t.Errorf("this code of docs/testing.md is not in vcr_test.go:\n%s", block)
-	}
-}
