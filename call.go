@@ -69,16 +69,15 @@ type route struct {
 
 // call is one call in progress.
 type call struct {
-	client    *Client
-	parts     *parts // of client
-	op        *operation
-	route     *route
-	url       url.URL
-	header    http.Header // of each attempt, except the token and content type; read-only
-	payload   payload
-	policy    retryPolicy
-	retryable bool      // a retry does no harm although an earlier attempt may have run
-	response  *Response // nil unless the caller asked for it
+	client   *Client
+	parts    *parts // of client
+	request         // retryable also where the rule or the caller allows it
+	route    *route
+	url      url.URL
+	header   http.Header // of each attempt, except the token and content type; read-only
+	payload  payload
+	policy   retryPolicy
+	response *Response // nil unless the caller asked for it
 	// beforeRetry runs after the wait before each retry. Its error ends the
 	// call; errAlreadyDone ends it as a success. nil does nothing.
 	beforeRetry func(*http.Request) error
@@ -95,7 +94,6 @@ type call struct {
 	last       outcome       // of the last attempt
 	failure    error         // of the last attempt; nil for success
 	lost       string        // what decoding left empty, for the report
-	id, email  string        // what the resource of the response must have
 
 	retry retryablehttp.Client
 	http  http.Client
@@ -113,11 +111,8 @@ func (c *Client) newCall(ctx context.Context, r request, cfg callConfig, p *part
 	if err != nil {
 		return nil, err
 	}
-	call := &call{
-		client: c, parts: p, op: r.op, route: via, url: u, header: p.header, policy: cfg.policy, response: cfg.response,
-		id: r.id, email: r.email,
-		retryable: r.retryable || cfg.idempotent || r.op.retry == retryAlways,
-	}
+	r.retryable = r.retryable || cfg.idempotent || r.op.retry == retryAlways
+	call := &call{client: c, parts: p, request: r, route: via, url: u, header: p.header, policy: cfg.policy, response: cfg.response}
 	if cfg.header != nil {
 		call.header = maps.Clone(call.header)
 		maps.Copy(call.header, cfg.header)
@@ -157,7 +152,7 @@ func (c *call) run(ctx context.Context, decode func(okResponse) error) error {
 		r.StatusCode, r.Header, r.RequestID, r.RateLimit = c.last.Status, c.last.Header, c.last.requestID, c.last.rate
 	}
 	if err == nil {
-		err = decode(okResponse{c.op, c.last.Status, c.last.requestID, c.last.Header, c.last.Body, c.client.strict, &c.lost, c.id, c.email})
+		err = decode(okResponse{c.request, c.last.Status, c.last.requestID, c.last.Header, c.last.Body, c.client.strict, &c.lost})
 	}
 	c.reportEnd(ctx, begun, err)
 	return err

@@ -95,14 +95,13 @@ func same(a, b reflect.Value) bool {
 
 // okResponse is a 2xx response that is to be decoded.
 type okResponse struct {
-	op        *operation
+	request   // whose resource the body must be
 	status    int
 	requestID string
 	header    http.Header
 	body      []byte
 	strict    bool    // see WithStrictDecoding
 	lost      *string // filled with what a tolerant decoding left empty
-	id, email string  // what the resource must have; "": anything
 }
 
 // decodeError builds the error of a 2xx that cannot be used. A write has run
@@ -120,7 +119,7 @@ func (r okResponse) decodeError(reason string) error {
 
 // oddRecord is the error of a record that was decoded and cannot be used.
 func oddRecord(op *operation, v interface{ RawJSON() json.RawMessage }, reason string) error {
-	return okResponse{op: op, status: http.StatusOK, body: v.RawJSON()}.decodeError(reason)
+	return okResponse{request: request{op: op}, status: http.StatusOK, body: v.RawJSON()}.decodeError(reason)
 }
 
 // fetch makes one API call whose response is one T.

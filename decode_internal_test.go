@@ -15,7 +15,7 @@ import (
 
 // received is a 200 with body.
 func received(op *operation, body []byte) okResponse {
-	return okResponse{op: op, status: 200, requestID: "req_1", body: body}
+	return okResponse{request: request{op: op}, status: 200, requestID: "req_1", body: body}
 }
 
 // resourceSeeds are whole objects, which the fuzzer mutates.

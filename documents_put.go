@@ -133,8 +133,8 @@ func (t *transfer) put(ctx context.Context, address string) *UploadError {
 	}
 	for contentType := t.file.contentType(); ; contentType = nil {
 		t.call = &call{
-			client: t.client, parts: parts, op: opDocumentsPut, route: parts.storage, url: u, header: header,
-			policy: t.policy, response: t.response, retryable: true,
+			client: t.client, parts: parts, request: request{op: opDocumentsPut, retryable: true}, route: parts.storage,
+			url: u, header: header, policy: t.policy, response: t.response,
 			payload: payload{open: t.open, size: t.file.Size, contentType: contentType, body: t},
 		}
 		if t.batch != nil {

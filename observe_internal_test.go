@@ -17,7 +17,7 @@ func TestNoAllocationWithoutListeners(t *testing.T) {
 	client, err := NewClient(WithAccessToken("t"))
 	require.NoError(t, err)
 	ctx := context.Background()
-	c := &call{client: client, parts: client.parts.Open(), op: opAuditsRetrieve, route: client.parts.Open().api}
+	c := &call{client: client, parts: client.parts.Open(), request: request{op: opAuditsRetrieve}, route: client.parts.Open().api}
 	c.last = outcome{Result: wire.Result{Status: http.StatusServiceUnavailable, Body: []byte(`{"error":{"code":"UNAVAILABLE"}}`)}, verdict: VerdictUnknown, requestID: "r"}
 	gaveUp := &RetriesExhaustedError{Reason: ExhaustedAttempts}
 	start := time.Now()

@@ -105,7 +105,7 @@ type request struct {
 	query       string
 	body        any
 	email       string // that the resource of the response must have
-	retryable   bool   // for an operation whose rule depends on the body
+	retryable   bool   // a retry does no harm although an earlier attempt may have run
 	path        string // replaces the operation's template (Client.Do)
 }
 

@@ -1,7 +1,9 @@
 package brellium
 
 import (
+	"bytes"
 	"os"
+	"path/filepath"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -210,4 +212,15 @@ func TestREADMEHasEveryMethod(t *testing.T) {
 		}
 	}
 	assert.Equal(t, want, got)
+}
+
+// A call is one file, and the root has few: see CONTRIBUTING.md.
+func TestTheLayoutStaysSmall(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	files = slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
+	assert.LessOrEqual(t, len(files), 25, "%q", files)
+	call, err := os.ReadFile("call.go")
+	require.NoError(t, err)
+	assert.LessOrEqual(t, bytes.Count(call, []byte("\n")), 400)
 }

@@ -188,7 +188,7 @@ func (c *call) failureOf(caller context.Context) error {
 	case o.verdict == VerdictBlocked:
 		return &BlockedError{Operation: c.op.name, RetryAt: o.retryAt, uncertain: c.uncertain}
 	case errors.Is(o.Err, wire.ErrTooLarge):
-		return okResponse{op: c.op, status: o.Status, requestID: o.requestID, header: o.Header, body: o.Body}.decodeError(o.reason)
+		return okResponse{request: c.request, status: o.Status, requestID: o.requestID, header: o.Header, body: o.Body}.decodeError(o.reason)
 	case o.Status >= 300 || o.Status > 0 && o.Status < 200:
 		e := &APIError{
 			Operation: c.op.name, StatusCode: o.Status, RequestID: o.requestID,
