@@ -104,7 +104,7 @@ const (
 //     response. A short job on a full bucket therefore takes a few round trips
 //     longer. See [AdaptiveLimiterOptions].Exclusive.
 //   - Many processes that start at the same time get some 429s until they have
-//     detected each other: two for 20 processes, about two per process for 50.
+//     detected each other: about one per process for 20, three for 50.
 //     The calls are retried.
 //   - It was measured with up to 80 processes, which get 429s for about 8 % of
 //     their calls. That is the ceiling: use fewer processes, or a limiter that
@@ -112,9 +112,10 @@ const (
 //   - While other clients send requests, about 11 tokens stay in the bucket for
 //     them, which costs about 2 s at the end of a job. A larger burst of another
 //     client can still cause 429s.
-//   - It assumes a refill of 5 tokens a second, since no header reports it. If the
-//     real rate is higher, the limiter adapts. If it is lower, the limiter behaves
-//     as if others were active, and jobs take 1–2 % longer.
+//   - It assumes that a bucket fills in 20 s, as 5 tokens a second fill 100, since
+//     no header reports the refill. If the real rate differs, the limiter behaves
+//     as if others were active: jobs take 1–2 % longer if it is lower, and a part
+//     of it is left unused if it is higher.
 //   - If a server reports a refill in large steps, shares differ.
 //   - A call that is rate limited for its whole total time fails, one a minute
 //     and client while another client keeps the bucket empty.
@@ -122,9 +123,7 @@ const (
 //
 // The zero AdaptiveLimiter is ready to use and equals one from
 // [NewAdaptiveLimiter] with zero options. It must not be copied after first use.
-type AdaptiveLimiter struct {
-	queue pace.Queue
-}
+type AdaptiveLimiter struct{ paced }
 
 // AdaptiveLimiterOptions configures an [AdaptiveLimiter].
 type AdaptiveLimiterOptions struct {
@@ -143,9 +142,9 @@ type AdaptiveLimiterOptions struct {
 	MaxPerSecond float64
 
 	// Floor is how many requests a second the limiter tries at least while other
-	// clients send requests. It is for a process next to a client that does not
-	// back off. Many of these
-	// requests are rate limited. The floors of all processes should not add up to
+	// clients send requests, apart from the waits that 429s ask for. It is for a
+	// process next to a client that does not back off. Many of these requests are
+	// rate limited. The floors of all processes should not add up to
 	// more than 5. It must be finite and not negative. The default is 0, no floor.
 	Floor float64
 }
@@ -164,25 +163,8 @@ func NewAdaptiveLimiter(options AdaptiveLimiterOptions) (*AdaptiveLimiter, error
 		}
 		config.Share = pace.NewFixed(options.MaxBurst, options.MaxPerSecond)
 	}
-	return &AdaptiveLimiter{pace.NewQueue(pace.NewAdaptive(config))}, nil
+	return &AdaptiveLimiter{paced{pace.NewQueue(pace.NewAdaptive(config))}}, nil
 }
-
-// Acquire implements [Limiter]. A wait that would exceed the deadline of ctx
-// returns an [*InterruptedError] at once, with the least possible wait in Wait.
-// So does a wait that becomes too long later, because of a 429. If ctx ends, its
-// error is returned.
-//
-// Every [Permit] must be ended with Done. Until then it counts as in flight and
-// holds back other calls.
-func (l *AdaptiveLimiter) Acquire(ctx context.Context) (Permit, error) {
-	return acquireFrom(ctx, &l.queue)
-}
-
-// Resume ends a pause after a 429, as [Client.Resume] does.
-func (l *AdaptiveLimiter) Resume() { l.queue.Resume() }
-
-// State returns the current state, for monitoring.
-func (l *AdaptiveLimiter) State() LimiterState { return limiterState(&l.queue) }
 
 // FixedLimiter is a token bucket of a given size, for an organization with other
 // clients that do not back off. It does not adapt to what remains in the
@@ -193,9 +175,7 @@ func (l *AdaptiveLimiter) State() LimiterState { return limiterState(&l.queue) }
 //
 // Waiting calls are served by their [Priority], within it those that were rate
 // limited before first, and otherwise first in, first out.
-type FixedLimiter struct {
-	queue pace.Queue
-}
+type FixedLimiter struct{ paced }
 
 // NewFixedLimiter returns a [FixedLimiter] that allows burst requests at once,
 // then perSecond a second. A burst below 1 and a rate that is not finite and
@@ -205,22 +185,8 @@ func NewFixedLimiter(burst int, perSecond float64) (*FixedLimiter, error) {
 	if err := checkBucket("burst", burst, "perSecond", perSecond); err != nil {
 		return nil, err
 	}
-	return &FixedLimiter{pace.NewQueue(pace.NewFixed(burst, perSecond))}, nil
+	return &FixedLimiter{paced{pace.NewQueue(pace.NewFixed(burst, perSecond))}}, nil
 }
-
-// Acquire implements [Limiter]. A wait that would exceed the deadline of ctx
-// returns an [*InterruptedError] at once, with the least possible wait in Wait.
-// So does a wait that becomes too long later, because of a 429. If ctx ends, its
-// error is returned.
-func (l *FixedLimiter) Acquire(ctx context.Context) (Permit, error) {
-	return acquireFrom(ctx, &l.queue)
-}
-
-// Resume ends a pause after a 429, as [Client.Resume] does.
-func (l *FixedLimiter) Resume() { l.queue.Resume() }
-
-// State returns the current state, for monitoring.
-func (l *FixedLimiter) State() LimiterState { return limiterState(&l.queue) }
 
 // checkBucket validates the two numbers of a token bucket, named for the error.
 func checkBucket(burstName string, burst int, rateName string, perSecond float64) error {
@@ -353,8 +319,18 @@ func readRateLimit(h http.Header, now time.Time) RateLimit {
 // permit is a pace.Permit as a Permit.
 type permit pace.Permit
 
-func acquireFrom(ctx context.Context, q *pace.Queue) (Permit, error) {
-	p, err := q.Acquire(ctx, pace.Lane(Interactive-PriorityFromContext(ctx)), IsRateLimitRetry(ctx))
+// paced is what the limiters of this package have in common.
+type paced struct{ queue pace.Queue }
+
+// Acquire implements [Limiter]. A wait that would exceed the deadline of ctx
+// returns an [*InterruptedError] at once, with the least possible wait in Wait.
+// So does a wait that becomes too long later, because of a 429. If ctx ends, its
+// error is returned.
+//
+// Every [Permit] must be ended with Done. Until then it counts as in flight and
+// holds back other calls.
+func (l *paced) Acquire(ctx context.Context) (Permit, error) {
+	p, err := l.queue.Acquire(ctx, pace.Lane(Interactive-PriorityFromContext(ctx)), IsRateLimitRetry(ctx))
 	if e, ok := err.(*pace.TooLong); ok {
 		return nil, &InterruptedError{Wait: e.Wait, Err: context.DeadlineExceeded, rateLimited: true}
 	}
@@ -372,7 +348,11 @@ func (p *permit) Done(a LimiterResult) {
 	})
 }
 
-func limiterState(q *pace.Queue) LimiterState {
-	s, waiting := q.State()
+// Resume ends a pause after a 429, as [Client.Resume] does.
+func (l *paced) Resume() { l.queue.Resume() }
+
+// State returns the current state, for monitoring.
+func (l *paced) State() LimiterState {
+	s, waiting := l.queue.State()
 	return LimiterState{Mode: LimiterMode(s.Mode), InFlight: s.InFlight, Waiting: waiting, PausedFor: s.PausedFor}
 }

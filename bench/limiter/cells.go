@@ -44,12 +44,6 @@ func (g goal) met(v float64) bool {
 	return v <= g.limit+1e-9
 }
 
-// missed marks a goal that is not reached. The short check does not hold it.
-func (g goal) missed() goal {
-	g.slack = math.Inf(1)
-	return g
-}
-
 // cell is a situation to measure and its goals.
 type cell struct {
 	row       string
@@ -59,8 +53,8 @@ type cell struct {
 	goals     []goal
 }
 
-func timeGoal(limit float64) goal    { return goal{of: ratio, limit: limit, slack: 0.012} }
-func limitedGoal(limit float64) goal { return goal{of: limited, limit: limit, slack: 0.5 + limit/5} }
+func timeGoal(limit float64) goal    { return goal{of: ratio, limit: limit, slack: 0.01} }
+func limitedGoal(limit float64) goal { return goal{of: limited, limit: limit, slack: limit / 5} }
 func fairnessGoal(limit float64) goal {
 	return goal{of: fairness, limit: limit, atLeast: true, slack: 0.04}
 }

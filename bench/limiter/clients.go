@@ -191,7 +191,7 @@ type freezer struct {
 	held        []func(time.Duration) // what came in the meantime
 }
 
-func (f *freezer) Ready(now time.Duration, behind int) time.Duration {
+func (f *freezer) Ready(now time.Duration, urgent bool) time.Duration {
 	if now >= f.from && now < f.until {
 		return f.until - now
 	}
@@ -199,7 +199,7 @@ func (f *freezer) Ready(now time.Duration, behind int) time.Duration {
 		done(now)
 	}
 	f.held = nil
-	return f.Machine.Ready(now, behind)
+	return f.Machine.Ready(now, urgent)
 }
 
 func (f *freezer) Done(now time.Duration, t pace.Ticket, r pace.Report) {

@@ -3,6 +3,7 @@ package limiter
 import (
 	"flag"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ var (
 	figures = flag.Bool("figures", false, "measure everything and print the table")
 	rows    = flag.String("rows", "", "measure these rows only, as in 7,9")
 	seeds   = flag.Int("seeds", 10, "seeds to measure with -figures")
-	from    = flag.Int("from", 0, "the first of them: the settings were chosen on 0 to 19, and reported on others")
+	from    = flag.Int("from", 0, "the first of them: the settings were chosen on 0 to 39, and reported on others")
 )
 
 // spread is the mean and the worst value of several seeds.
@@ -178,7 +179,7 @@ func write(table []measured) {
 			}
 			s := m.spreads[i]
 			text := fmt.Sprintf(format+" ("+format+") %s "+format, s.mean(), s.worst, sign, g.limit)
-			if g.limit == 0 {
+			if g.limit == 0 || math.IsInf(g.limit, 1) {
 				text = fmt.Sprintf(format+" ("+format+")", s.mean(), s.worst)
 			}
 			if !g.met(s.mean()) {

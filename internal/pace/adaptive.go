@@ -9,36 +9,33 @@ import (
 const (
 	documentedRate  = 5.0   // tokens a second; no header reports it
 	documentedLimit = 100.0 // capacity; RateLimit-Limit reports it
-	maxLimit        = 1e6   // a higher limit counts as this
+	slowestRate     = 2.5   // tokens a second; less is not assumed even for a tiny limit (row 30)
 )
 
 // The settings, each with its reason and a row of docs/limiter.md that is missed
-// without it. They were chosen on the seeds 0 to 19.
+// without it. They were chosen on the seeds 0 to 39.
 const (
 	probeEvery    = 250 * time.Millisecond // slower than the refill: after the first, no probe is rate limited (row 1)
 	openAfter     = 4                      // probes without a reported limit before nothing is paced: one proves nothing (row 1)
 	openEvery     = time.Millisecond       // the pace then, which only a loop that does nothing but send notices
 	reserve       = 2.0                    // tokens left while alone, for the first requests of a newcomer (row 34)
-	room          = 1.0                    // targets left as well while others may be hidden by a fast refill (row 29)
 	firstWindow   = 2                      // attempts in flight when alone begins (row 8)
-	restartWindow = 4                      // the same after a pause, for a batch of calls (row 34: 0.13 s with 2)
-	idleAfter     = 10 * time.Second       // a pause after which others may have spent (row 34)
-	lateAfter     = 2 * time.Second        // a wake-up so late means that the process stood still (row 22)
-	aloneAfter    = 10 * time.Second       // without a sign of others before alone (row 34)
-	measureOver   = 5 * time.Second        // time over which the refill is measured; longer hides others (row 29)
-	targetLeft    = 11.0                   // tokens left while shared, for small bursts of others (row 11)
-	pullGain      = 0.8                    // pulls all intervals to 1 s, which makes shares equal; more empties the bucket (row 33)
-	errorGain     = 3.3                    // weight of the error of what remains; less empties the bucket (rows 21, 33)
-	minInterval   = 0.02                   // seconds; far below the share of any process at 5 a second
-	maxInterval   = 20.0                   // seconds; 80 processes need 16, and a longer one leaves tokens unused (rows 14, 30, 33)
-	retryWithin   = 6.0                    // seconds; lets a call try several times before its time is up (rows 30, 33)
-	stretch       = 1.7                    // factor of the interval for each burst of 429s (rows 14, 30)
-	lookAhead     = 0.5                    // part of the interval for which a fast fall is extrapolated (row 14)
-	fastFall      = 2.5                    // tokens a second; a slower fall is noise (row 34)
-	maxFall       = 40.0                   // tokens; limit of the extrapolation (row 21)
-	sameAfter     = 2 * time.Second        // after so long the refill must show (row 28)
-	sameReports   = 3                      // unchanged reports before they are not believed (row 28)
-	sameGrowth    = 1.2                    // factor by which each must make the interval longer (rows 8, 10)
+	restartWindow = 4                      // the same after a pause, for a batch of calls (row 34)
+	lateAfter     = 2 * time.Second        // so much later than expected means that the process stood still (row 22)
+	idleAfter     = 10*time.Second - lateAfter
+	aloneAfter    = 10 * time.Second // without a sign of others before alone (row 34)
+	measureOver   = 5 * time.Second  // time over which the refill is measured (row 29)
+	fasterBy      = 1.05             // a measured refill faster by this factor is no error of measurement (row 29)
+	targetLeft    = 11.0             // tokens left while shared, for small bursts of others (row 11)
+	pullGain      = 0.8              // pulls all intervals to one unit, which makes shares equal; more empties the bucket (row 33)
+	errorGain     = 3.3              // weight of the error of what remains; less empties the bucket (row 33)
+	minInterval   = 0.02             // seconds; far below the share of any process
+	maxInterval   = 18.0             // units; 80 processes need 16, and a longer one leaves tokens unused (rows 14, 30, 33)
+	retryWithin   = 4.0              // seconds; lets a call try often before its time is up (rows 14, 30)
+	stretch       = 1.7              // factor of the interval for each burst of 429s (rows 14, 30)
+	sameAfter     = 2 * time.Second  // after so long the refill must show (row 28)
+	sameReports   = 3                // unchanged reports before they are not believed (row 28)
+	sameGrowth    = 1.2              // factor by which each must make the interval longer (rows 8, 10)
 )
 
 // Adaptive tracks the server's bucket. It rests on two ideas.
@@ -53,20 +50,17 @@ const (
 // computes its interval between sends from that number and its own interval
 // alone. The shared bucket thus makes any number of clients agree.
 type Adaptive struct {
-	trusted      bool    // the configuration says that nobody else uses the bucket
-	share        *Fixed  // limits its own spending; nil: none
-	longest      float64 // seconds; longest interval while shared
-	sawRemaining bool    // a response reported what remains
-	sawRateLimit bool    // there was a 429
+	AdaptiveConfig
+	sawRemaining bool // a response reported what remains
+	sawRateLimit bool // there was a 429
 
 	limit     float64       // capacity of the server's bucket
-	rate      float64       // tokens a second: the documented refill, or more if that was measured
+	rate      float64       // tokens a second: the assumed refill, or more if that was measured
 	low, high float64       // bounds of the server's tokens less the attempts that have not reached it
 	at        time.Duration // time of the bounds
 	inFlight  int
 	ended     int           // ended attempts that may have spent a token
 	sends     int           // number of sends so far
-	oneByOne  bool          // after a bare 403: at most one attempt in flight
 	base      float64       // upper bound of tokens plus spent, when the measurement of the refill began
 	baseAt    time.Duration // when that was; 0 before the first
 	spent     float64       // tokens that attempts have spent, or will if they arrive
@@ -74,17 +68,15 @@ type Adaptive struct {
 	mode        Mode
 	pausedUntil time.Duration
 	slot        time.Duration // time that the last send counts for
-	lastActive  time.Duration // last send, response or end of a wait
-	due         time.Duration // end of the wait that Ready returned; 0 for none
+	due         time.Duration // when the next call of Ready is expected at the latest
 	window      int           // attempts in flight allowed while alone
-	crowd       float64       // most attempts that waited of late
 	interval    float64       // averaged seconds between sends while shared
 	next        time.Duration // earliest send while shared
 	left        float64       // tokens that remained by the newest response; -1 after a 429
 	fresh       bool          // no send has acted on left
 	leftSend    int           // number of the Send of that response
 	leftAt      time.Duration // time of that Send
-	fall        float64       // tokens a second by which left falls; 0 unless fast
+	owed        int           // rate-limited attempts that wait to be sent again
 	same        int           // unchanged reports in a row
 	lastOther   time.Duration // last sign that others spend
 	otherSend   int           // number of sends by then
@@ -105,7 +97,7 @@ type AdaptiveConfig struct {
 // NewAdaptive returns a machine that has seen no response yet.
 func NewAdaptive(c AdaptiveConfig) *Adaptive {
 	return &Adaptive{
-		trusted: c.Trusted, share: c.Share, longest: min(maxInterval, 1/c.Floor), mode: Probe, interval: 1,
+		AdaptiveConfig: c, mode: Probe, interval: 1,
 		limit: documentedLimit, rate: documentedRate, high: documentedLimit,
 	}
 }
@@ -113,7 +105,7 @@ func NewAdaptive(c AdaptiveConfig) *Adaptive {
 // advance moves the bounds to now, and returns the latest time seen.
 func (a *Adaptive) advance(now time.Duration) time.Duration {
 	if now > a.at {
-		a.add(a.rate * inSeconds(now-a.at))
+		a.add(a.rate * (now - a.at).Seconds())
 		a.at = now
 	}
 	return a.at
@@ -127,48 +119,41 @@ func (a *Adaptive) add(tokens float64) {
 }
 
 // Ready implements [Machine].
-func (a *Adaptive) Ready(now time.Duration, behind int) time.Duration {
+func (a *Adaptive) Ready(now time.Duration, urgent bool) time.Duration {
 	now = a.advance(now)
-	idle, late := a.due == 0 && now-a.lastActive > idleAfter, a.due > 0 && now-lateAfter > a.due
-	if a.mode == Alone && (idle || late) || a.mode == Shared && idle {
+	if now-lateAfter > a.due && a.paces() {
 		a.enterAlone(a.inFlight + restartWindow) // what was known is old
 	}
-	wait := max(a.ready(now, behind), a.pausedUntil-now, 0)
-	if a.share != nil {
-		wait = max(wait, a.share.Ready(now, behind))
+	wait := max(a.ready(now, urgent), a.pausedUntil-now, 0)
+	if a.Share != nil {
+		wait = max(wait, a.Share.Ready(now, urgent))
 	}
-	a.due = 0
-	if wait > 0 {
-		a.due = now + min(wait, Never-now)
-	}
+	a.due = now + min(wait, Never/2)
 	return wait
 }
 
+// paces reports whether anything is known of the bucket.
+func (a *Adaptive) paces() bool { return a.mode == Alone || a.mode == Shared }
+
 // ready is Ready without pause and share.
-func (a *Adaptive) ready(now time.Duration, behind int) time.Duration {
+func (a *Adaptive) ready(now time.Duration, urgent bool) time.Duration {
 	switch {
-	case a.oneByOne && a.inFlight > 0, a.mode == Alone && a.inFlight >= a.window:
+	case a.mode == Alone && a.inFlight >= a.window:
 		return Never
-	case a.mode == Probe && a.oneByOne, a.mode == Alone && behind == Urgent:
+	case a.mode == Alone && urgent:
 		return a.refilled(1)
-	case a.mode == Probe && a.sends > 0:
-		return a.slot + probeEvery - now
-	case a.mode == Probe:
-		return 0
-	case a.mode == Open:
-		return a.slot + openEvery - now
-	case a.mode == Shared && behind == Urgent: // borrows the next interval
+	case a.mode == Alone: // from a tiny bucket nothing could be sent otherwise
+		return a.refilled(1 + min(reserve, (a.limit-1)/2))
+	case a.mode == Shared && urgent: // borrows the next interval
 		return a.next - seconds(a.interval) - now
 	case a.mode == Shared:
 		return a.next - now
+	case a.mode == Probe && a.sends > 0:
+		return a.slot + probeEvery - now
+	case a.mode == Open:
+		return a.slot + openEvery - now
 	}
-	left := reserve
-	// At a rate above the documented one, others can be hidden. They get room to
-	// show themselves, except from the last attempts of a job.
-	if a.crowd = max(a.crowd, float64(behind)); a.rate > documentedRate && float64(behind) >= 0.65*a.crowd {
-		left += room * a.target()
-	}
-	return a.refilled(1 + min(left, (a.limit-1)/2)) // from a tiny bucket nothing could be sent otherwise
+	return 0
 }
 
 // refilled returns how long it takes until the bucket surely has so many tokens.
@@ -187,19 +172,20 @@ func (a *Adaptive) Send(now time.Duration) Ticket {
 	now = a.advance(now)
 	a.spent++
 	a.inFlight++
+	a.owed = max(a.owed-1, 0)
 	a.add(-1)
 	a.sends++
-	a.slot, a.lastActive, a.due = now, now, 0
-	a.crowd *= 0.98
+	a.slot, a.due = now, now+idleAfter
 	if a.mode == Shared {
-		a.slot = max(now, a.next)
+		// A send that was late by less than one interval is made up for.
+		a.slot = max(now-seconds(a.interval), a.next)
 		interval := a.nextInterval()
 		a.interval = max((a.interval+interval)/2, minInterval)
 		a.next = a.slot + seconds(interval)
 		a.fresh = false
 	}
-	if a.share != nil {
-		a.share.Send(now)
+	if a.Share != nil {
+		a.Share.Send(now)
 	}
 	return Ticket{Sent: now, ended: a.ended, send: a.sends}
 }
@@ -207,14 +193,13 @@ func (a *Adaptive) Send(now time.Duration) Ticket {
 // Cancel implements [Machine].
 func (a *Adaptive) Cancel(now time.Duration, t Ticket) {
 	now = a.advance(now)
-	a.lastActive = now
 	a.inFlight--
 	a.giveBack()
 	if t.send == a.sends {
 		a.next = a.slot
 	}
-	if a.share != nil {
-		a.share.Cancel(now, t)
+	if a.Share != nil {
+		a.Share.Cancel(now, t)
 	}
 }
 
@@ -229,63 +214,88 @@ func (a *Adaptive) giveBack() {
 
 // nextInterval returns the interval in seconds to the next send while shared.
 // Each observation is acted on once: without a new one, half a token more than
-// the target is assumed. A fast fall is extrapolated: many clients that start
-// together would otherwise see a full bucket until it is empty.
+// the target is assumed.
 func (a *Adaptive) nextInterval() float64 {
 	left := a.target() + 0.5
 	if a.fresh {
-		left = a.left - min(a.fall*lookAhead*a.interval, maxFall)
+		left = a.left
 	}
-	return min(max(a.law(left), a.interval/2), 3*a.interval+1, a.longest)
+	shortest := a.interval * (1 - a.pliancy()/2)
+	longest := a.interval + a.pliancy()*(2*a.interval+a.unit())
+	if a.owed > 0 {
+		longest = min(longest, retryWithin)
+	}
+	return min(max(a.law(left), shortest), longest, a.longest())
 }
 
 // law returns the interval for so many tokens left. The error is corrected on the
 // interval, not on the rate, by an amount that is the same for every client. The
 // loop gain per cycle is then independent of the number of clients.
 func (a *Adaptive) law(left float64) float64 {
-	return a.interval + pullGain*(1-math.Sqrt(a.interval)) - errorGain*(left/a.target()-1)
+	change := pullGain*(1-math.Sqrt(a.interval/a.unit())) - errorGain*(left/a.target()-1)
+	return a.interval + a.unit()*a.pliancy()*change
 }
+
+// pliancy is the part of a change that an interval below one unit makes. It changes
+// more often, and a client that sends often would otherwise take all that is left
+// before the others have seen it (rows 29, 31).
+func (a *Adaptive) pliancy() float64 { return min(1, a.interval/a.unit()) }
+
+// longest returns the longest interval while shared.
+func (a *Adaptive) longest() float64 { return min(maxInterval*a.unit(), 1/a.Floor) }
 
 // target returns the tokens to leave in the bucket while shared.
 func (a *Adaptive) target() float64 { return min(targetLeft, a.limit/4) }
 
+// refill returns the tokens a second to assume: a bucket of any size fills in 20 s,
+// as the documented one does.
+func (a *Adaptive) refill() float64 {
+	return max(a.limit*documentedRate/documentedLimit, slowestRate)
+}
+
+// unit is the unit of time of the law: 1 s for the documented refill.
+func (a *Adaptive) unit() float64 { return documentedRate / a.refill() }
+
 // Done implements [Machine].
 func (a *Adaptive) Done(now time.Duration, t Ticket, r Report) {
 	now = a.advance(now)
-	a.lastActive = now
 	a.inFlight--
-	if a.share != nil {
-		a.share.Done(now, t, r)
+	if a.Share != nil {
+		a.Share.Done(now, t, r)
 	}
-	if limit := min(float64(r.Limit), maxLimit); r.Known && limit >= 1 && limit != a.limit {
-		a.limit, a.rate, a.baseAt = limit, documentedRate, 0
+	if limit := float64(r.Limit); r.Known && limit >= 1 && limit != a.limit {
+		a.limit, a.baseAt = limit, 0
+		a.rate = a.refill()
 	}
-	a.oneByOne = r.Blocked || a.oneByOne && r.Spent == SpentNo && !r.RateLimited
 	switch {
 	case r.RateLimited:
 		a.rateLimited(now, t, r)
-	case r.Spent == SpentNo && !r.Blocked:
+	case r.Blocked: // the bucket counts as empty, and one attempt finds out
+		a.low = min(a.low, 0)
+		a.mode, a.window = Alone, 1
+		a.mayHaveSpent()
+	case r.Spent == SpentNo:
 		a.giveBack()
-	case r.Known && !r.Blocked:
+	case r.Known:
 		a.learn(now, t, min(max(float64(r.Remaining), 0), a.limit))
 		a.ended++
+	case r.Spent != SpentYes:
+		a.mayHaveSpent()
 	default:
 		a.ended++
-		switch {
-		case r.Blocked:
-			a.low = min(a.low, 0)
-			a.window = firstWindow
-		case r.Spent == SpentYes && !a.sawRemaining:
+		if !a.sawRemaining {
 			a.noLimitReported()
-		}
-		if r.Blocked || r.Spent != SpentYes {
-			// The next response shows whether the token was spent. Until then
-			// only the upper bound can rise.
-			a.high++
-			a.spent--
 		}
 	}
 	a.add(0)
+}
+
+// mayHaveSpent handles an attempt that may have spent a token. The next response
+// shows whether it did. Until then only the upper bound can rise.
+func (a *Adaptive) mayHaveSpent() {
+	a.ended++
+	a.high++
+	a.spent--
 }
 
 // noLimitReported handles an allowed request to a server that has never reported
@@ -307,21 +317,25 @@ func (a *Adaptive) noLimitReported() {
 // rateLimited handles a 429: the bucket was empty, so others have spent.
 func (a *Adaptive) rateLimited(now time.Duration, t Ticket, r Report) {
 	a.sawRateLimit = true
+	a.owed++
 	a.giveBack()
-	a.rate = documentedRate
+	a.rate = a.refill()
 	a.low = max(min(a.low, 0), -float64(a.inFlight))
-	a.high = min(a.high, 1+a.rate*inSeconds(now-t.Sent))
+	a.high = min(a.high, 1+a.rate*(now-t.Sent).Seconds())
+	if a.Floor*retryWithin > 1 {
+		r.Jitter = 0 // it is to be among the first (row 37)
+	}
 	a.pausedUntil = max(a.pausedUntil, r.pauseUntil(now))
 	first := t.send > a.leftSend // of those that were rate limited together
-	a.left, a.leftSend, a.fall, a.fresh = -1, a.sends, 0, true
+	a.left, a.leftSend, a.fresh = -1, a.sends, true
 	switch probing := a.mode == Probe; {
 	case a.mode != Shared:
 		if a.sawOthers(now, t); probing {
 			a.next = now // only the wait that the server asked for is known
 		}
 	case first:
-		a.interval = min(stretch*a.interval, a.longest)
-		a.next = a.slot + seconds(min(a.nextInterval(), retryWithin))
+		a.interval = min(stretch*a.interval, a.longest())
+		a.next = a.slot + seconds(a.nextInterval())
 		a.sawOthers(now, t)
 	}
 }
@@ -347,7 +361,7 @@ func (a *Adaptive) sawOthers(now time.Duration, t Ticket) {
 
 func (a *Adaptive) enterAlone(window int) {
 	a.mode, a.window = Alone, window
-	if a.trusted {
+	if a.Trusted {
 		a.window = math.MaxInt / 2
 	}
 }
@@ -358,26 +372,26 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 	if a.stuck(now, t, remaining) {
 		return
 	}
-	a.sawRemaining = true
-	a.grace = false
+	a.sawRemaining, a.grace = true, false
 	// The machine's own requests that the server may have seen after this one.
 	after := float64(a.inFlight + a.ended - t.ended)
-	bottom, top := remaining-after, remaining+1+a.rate*inSeconds(now-t.Sent)
-	a.track(t, remaining)
+	bottom, top := remaining-after, remaining+1+a.rate*(now-t.Sent).Seconds()
+	if t.send > a.leftSend {
+		a.left, a.leftSend, a.leftAt, a.fresh = remaining, t.send, t.Sent, true
+	}
 	if remaining == 0 {
 		a.pausedUntil = max(a.pausedUntil, now+refillPause)
 	}
 	// The rate is at least what the bucket has surely refilled by.
 	if over := now - a.baseAt; a.baseAt == 0 || over >= measureOver {
 		if a.baseAt > 0 {
-			a.rate = max(a.rate, min((bottom+a.spent-a.base)/inSeconds(over), a.limit))
+			a.rate = max(a.rate, min((bottom+a.spent-a.base)/over.Seconds(), a.limit))
 		}
 		a.base, a.baseAt = top+a.spent, now
 	}
 
-	known := a.mode == Alone || a.mode == Shared
-	others := known && top < a.low-rounding
-	if others || !known || bottom > a.high+rounding {
+	others := a.paces() && top < a.low-rounding
+	if others || !a.paces() || bottom > a.high+rounding {
 		// Others spent, nothing was known, an attempt never arrived, or the refill
 		// is faster than assumed.
 		a.low, a.high = bottom, top
@@ -385,21 +399,19 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 		a.low, a.high = max(a.low, bottom), min(a.high, top)
 	}
 	switch {
-	case others:
-		a.sawOthers(now, t)
-	case known:
-		// This doubles the window each round trip, or each second one while others
-		// may have started at the same time.
-		if a.mode == Alone && (now-a.lastOther >= aloneAfter || t.send%2 == 0) {
-			a.window++
-		}
-	default:
+	case !a.paces():
 		a.enterAlone(firstWindow)
-		if remaining < a.limit-float64(a.sends)-1 && !a.trusted {
+		if remaining < a.limit-float64(a.sends)-1 && !a.Trusted {
 			a.sawOthers(now, t)
 			// What is left by others that knew nothing of this client is no basis.
 			a.fresh = a.fresh && remaining >= a.limit/2
 		}
+	case others, a.rate > fasterBy*a.refill(): // others can hide in a faster refill
+		a.sawOthers(now, t)
+	case a.mode == Alone && (now-a.lastOther >= aloneAfter || t.send%2 == 0):
+		// This doubles the window each round trip, or each second one while others
+		// may have started at the same time.
+		a.window++
 	}
 	if a.mode == Shared {
 		a.next = a.slot + seconds(a.nextInterval())
@@ -430,48 +442,32 @@ func (a *Adaptive) stuck(now time.Duration, t Ticket, remaining float64) bool {
 	return true
 }
 
-// track records what remained by a newer response, and how fast that falls.
-func (a *Adaptive) track(t Ticket, remaining float64) {
-	if t.send <= a.leftSend {
-		return
-	}
-	const shortest = 0.05 // seconds; two sends may have the same time
-	fall := (a.left - remaining) / max(inSeconds(t.Sent-a.leftAt), shortest)
-	if a.left < 0 || fall < fastFall {
-		fall = 0
-	}
-	a.left, a.leftSend, a.leftAt, a.fall, a.fresh = remaining, t.send, t.Sent, fall, true
-}
-
 // Resume implements [Machine].
 func (a *Adaptive) Resume(now time.Duration) {
 	a.pausedUntil = min(a.pausedUntil, now)
-	if a.share != nil {
-		a.share.Resume(now)
+	if a.Share != nil {
+		a.Share.Resume(now)
 	}
 }
 
 // Idle implements [Machine].
-func (a *Adaptive) Idle(now time.Duration) {
-	a.due = 0
-	a.lastActive = max(a.lastActive, now)
-}
+func (a *Adaptive) Idle(now time.Duration) { a.due = a.advance(now) + idleAfter }
 
 // AtLeast implements [Machine]. It assumes the best case, the upper bound of the
 // tokens.
 func (a *Adaptive) AtLeast(now time.Duration, ahead int) time.Duration {
 	now = a.advance(now)
 	wait := max(a.pausedUntil-now, 0)
-	if a.share != nil {
-		wait = max(wait, a.share.AtLeast(now, ahead))
+	if a.Share != nil {
+		wait = max(wait, a.Share.AtLeast(now, ahead))
 	}
-	if a.mode == Probe || a.mode == Open {
+	if !a.paces() {
 		return wait
 	}
 	if a.inFlight == 0 { // no response can shorten the wait of the first
-		wait = max(wait, a.ready(now, Urgent))
+		wait = max(wait, a.ready(now, true))
 	}
-	return max(wait, seconds((float64(ahead)+1-a.high)/a.rate))
+	return max(wait, seconds((float64(ahead)+1-a.high)/max(a.rate, documentedRate)))
 }
 
 // State implements [Machine].
@@ -479,20 +475,8 @@ func (a *Adaptive) State(now time.Duration) State {
 	return State{Mode: a.mode, InFlight: a.inFlight, PausedFor: max(a.pausedUntil-now, 0)}
 }
 
-// inSeconds is d.Seconds() at a third of the cost, precise enough for pacing.
-func inSeconds(d time.Duration) float64 { return float64(d) * 1e-9 }
-
 // seconds converts a number of seconds to a duration, rounded up, so that a wait
-// is never too short.
+// is never too short, and at most 73 years, so that sums do not overflow.
 func seconds(s float64) time.Duration {
-	if s <= 0 {
-		return 0
-	}
-	if s >= maxSeconds {
-		return time.Duration(math.MaxInt64) / 4
-	}
-	return time.Duration(math.Ceil(s * float64(time.Second)))
+	return time.Duration(min(max(math.Ceil(s*float64(time.Second)), 0), float64(Never/4)))
 }
-
-// maxSeconds is about 73 years; waits beyond it would overflow sums.
-const maxSeconds = float64(math.MaxInt64) / float64(time.Second) / 4

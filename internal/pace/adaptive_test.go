@@ -26,7 +26,7 @@ func rateLimited(after time.Duration) Report {
 
 // exchange sends one attempt as soon as allowed. Its response comes after 100 ms.
 func exchange(m Machine, now time.Duration, r Report) time.Duration {
-	now += m.Ready(now, 0)
+	now += m.Ready(now, false)
 	t := m.Send(now)
 	now += 100 * ms
 	m.Done(now, t, r)
@@ -53,7 +53,7 @@ func TestProbesUntilTheFirstResponse(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{})
 	now := time.Duration(0)
 	for range 8 {
-		now += a.Ready(now, 0)
+		now += a.Ready(now, false)
 		a.Send(now)
 	}
 	require.Equal(t, 7*probeEvery, now, "the first at once, the others 250 ms apart")
@@ -79,11 +79,11 @@ func growth(t *testing.T, lastOther time.Duration, each ...int) {
 	sent := 1
 	for _, want := range each {
 		var tickets []Ticket
-		for a.Ready(now, 0) == 0 {
+		for a.Ready(now, false) == 0 {
 			tickets = append(tickets, a.Send(now))
 		}
 		require.Len(t, tickets, want)
-		require.Equal(t, Never, a.Ready(now, 0))
+		require.Equal(t, Never, a.Ready(now, false))
 		now += 10 * ms
 		for i, ticket := range tickets {
 			a.Done(now, ticket, ok(100-sent-i-1))
@@ -92,12 +92,12 @@ func growth(t *testing.T, lastOther time.Duration, each ...int) {
 	}
 	a.window = 100
 	n := 0
-	for a.Ready(now, 0) == 0 {
+	for a.Ready(now, false) == 0 {
 		a.Send(now)
 		n++
 	}
 	require.Equal(t, 100-sent-int(reserve), n, "two are left")
-	wait := a.Ready(now, 0)
+	wait := a.Ready(now, false)
 	require.Positive(t, wait)
 	require.LessOrEqual(t, wait, 200*ms)
 }
@@ -106,7 +106,7 @@ func TestTrustedNeedsOneResponse(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{Trusted: true})
 	now := exchange(a, 0, ok(60))
 	n := 0
-	for a.Ready(now, 0) == 0 {
+	for a.Ready(now, false) == 0 {
 		a.Send(now)
 		n++
 	}
@@ -117,16 +117,16 @@ func TestShareLimitsItsOwnSpending(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{Trusted: true, Share: NewFixed(4, 0.5)})
 	now := exchange(a, 0, ok(99))
 	for range 3 {
-		require.Zero(t, a.Ready(now, 0))
+		require.Zero(t, a.Ready(now, false))
 		a.Send(now)
 	}
-	require.InDelta(t, 1.9*float64(second), float64(a.Ready(now, 0)), 1e3)
-	require.Equal(t, a.Ready(now, 0), a.AtLeast(now, 0))
+	require.InDelta(t, 1.9*float64(second), float64(a.Ready(now, false)), 1e3)
+	require.Equal(t, a.Ready(now, false), a.AtLeast(now, 0))
 	require.InDelta(t, 3.9*float64(second), float64(a.AtLeast(now, 1)), 1e3)
 
-	before := a.share.tokens
+	before := a.Share.tokens
 	a.Cancel(now, a.Send(now))
-	require.Equal(t, before, a.share.tokens)
+	require.Equal(t, before, a.Share.tokens)
 }
 
 func TestOthersSpendingEndsAlone(t *testing.T) {
@@ -173,7 +173,7 @@ func TestResponsesWithoutHeadersChangeNothing(t *testing.T) {
 		exchange(a, now, r)
 		require.Equal(t, Alone, a.mode, name)
 		require.Equal(t, 100.0, a.limit, name)
-		require.Zero(t, a.Ready(now+100*ms, 0), name)
+		require.Zero(t, a.Ready(now+100*ms, false), name)
 		checkBounds(t, a)
 
 		a = NewAdaptive(AdaptiveConfig{})
@@ -200,8 +200,8 @@ func TestServerThatReportsNoLimitIsHardlyPaced(t *testing.T) {
 	require.GreaterOrEqual(t, now, (openAfter-1)*probeEvery)
 	begun := now
 	for range 300 {
-		now += a.Ready(now, 0)
-		require.Zero(t, a.Ready(now, 0))
+		now += a.Ready(now, false)
+		require.Zero(t, a.Ready(now, false))
 		a.Send(now)
 	}
 	require.Equal(t, 299*openEvery, now-begun)
@@ -209,17 +209,17 @@ func TestServerThatReportsNoLimitIsHardlyPaced(t *testing.T) {
 	for range 300 {
 		a.Done(now, Ticket{Sent: now}, paid)
 	}
-	require.Zero(t, a.Ready(now+time.Hour, 0), "nor after a pause")
+	require.Zero(t, a.Ready(now+time.Hour, false), "nor after a pause")
 
 	// From its first 429 on it is paced by the documented limit.
 	now += time.Hour
 	a.Done(now, a.Send(now), Report{RateLimited: true, Spent: SpentNo, RetryAfter: time.Second})
-	now += a.Ready(now, 0)
+	now += a.Ready(now, false)
 	sent := 0
 	for begun = now; now < begun+time.Minute; sent++ {
 		now = exchange(a, now, paid)
 		require.NotEqual(t, Open, a.mode)
-		now += a.Ready(now, 0)
+		now += a.Ready(now, false)
 	}
 	require.InDelta(t, 60*5, sent, 20)
 
@@ -231,7 +231,7 @@ func TestServerThatReportsNoLimitIsHardlyPaced(t *testing.T) {
 	}
 	now = exchange(b, now, ok(40))
 	require.Equal(t, Shared, b.mode, "what is missing was spent by others")
-	exchange(b, now+b.Ready(now, 0), paid)
+	exchange(b, now+b.Ready(now, false), paid)
 	require.Equal(t, Shared, b.mode)
 }
 
@@ -247,15 +247,15 @@ func TestRateLimitsAloneCauseOnlyTheWaitTheyAskFor(t *testing.T) {
 	a, now := quiet(t)
 	for range 20 {
 		now = exchange(a, now, Report{RateLimited: true, Spent: SpentNo, RetryAfter: 2 * time.Second, Jitter: 0.5})
-		require.Equal(t, 2250*ms, a.Ready(now, 0))
+		require.Equal(t, 2250*ms, a.Ready(now, false))
 		require.Equal(t, 1, a.window, "one by one")
 		now += 2250 * ms
-		require.Zero(t, a.Ready(now, 0))
+		require.Zero(t, a.Ready(now, false))
 	}
 
 	a, now = shared(t)
 	now = exchange(a, now, rateLimited(time.Second))
-	require.Greater(t, a.Ready(now, 0), 2*time.Second, "while others spend it waits longer")
+	require.Greater(t, a.Ready(now, false), 2*time.Second, "while others spend it waits longer")
 }
 
 // After a while alone, one sign of others may be a burst that is over.
@@ -294,7 +294,19 @@ func TestFloorBoundsTheInterval(t *testing.T) {
 	for range 20 {
 		now = exchange(a, now, ok(0))
 		now = exchange(a, now, rateLimited(0))
-		require.LessOrEqual(t, a.Ready(now, 0), 2*second)
+		require.LessOrEqual(t, a.Ready(now, false), 2*second)
+	}
+}
+
+// A floor that asks for a try within every few seconds is of use only if the client
+// is not the last to try after a 429.
+func TestFloorTriesAtOnceAfterTheWait(t *testing.T) {
+	for floor, want := range map[float64]time.Duration{0: 1400 * ms, 0.1: 1400 * ms, 1: time.Second} {
+		a := NewAdaptive(AdaptiveConfig{Floor: floor})
+		r := rateLimited(time.Second)
+		r.Jitter = 0.8
+		now := exchange(a, 0, r)
+		require.Equal(t, want, a.State(now).PausedFor, "floor %v", floor)
 	}
 }
 
@@ -304,35 +316,39 @@ func TestLateWakeUpStartsSlowly(t *testing.T) {
 	for range 20 {
 		now = exchange(a, now, ok(98))
 	}
-	for a.Ready(now, 0) == 0 {
+	for a.Ready(now, false) == 0 {
 		a.Done(now, a.Send(now), Report{Spent: SpentYes})
 	}
-	require.Positive(t, a.Ready(now, 0))
+	require.Positive(t, a.Ready(now, false))
 	now += time.Minute
 	n := 0
-	for a.Ready(now, 0) == 0 {
+	for a.Ready(now, false) == 0 {
 		a.Send(now)
 		n++
 	}
 	require.Equal(t, restartWindow, n)
 }
 
-// A refill above the documented one is measured, and a changed limit forgets it.
+// A refill faster than assumed is measured. Others can hide in it, so the client is
+// not alone then. A changed limit forgets it.
 func TestFasterRefillIsMeasured(t *testing.T) {
 	a, now := alone(t)
 	bucket := &server{limit: 100, rate: 20, tokens: 99, at: now}
 	for now < 30*second {
-		now += a.Ready(now, 0)
+		now += a.Ready(now, false)
 		now = exchange(a, now, bucket.take(now))
 		bucket.advance(now)
 		bucket.tokens = min(bucket.tokens, 50)
 	}
 	require.InDelta(t, 10, a.rate, 1, "what it sent itself")
 	require.LessOrEqual(t, a.rate, 20.0)
+	require.Equal(t, Shared, a.mode)
 	r := ok(49)
 	r.Limit = 50
 	exchange(a, now, r)
-	require.Equal(t, documentedRate, a.rate)
+	require.Equal(t, 2.5, a.rate, "a bucket of any size is assumed to fill in 20 s")
+	now = exchange(a, now, Report{Known: true, Spent: SpentYes, Limit: 1000, Remaining: 900})
+	require.Equal(t, 50.0, a.rate)
 }
 
 // Some gateways report a constant. The bucket counts as full then.
@@ -340,7 +356,7 @@ func TestConstantReportsAreNotBelieved(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{})
 	now, sent := time.Duration(0), 0
 	for ; now < 5*time.Minute; sent++ {
-		now += a.Ready(now, 0)
+		now += a.Ready(now, false)
 		now = exchange(a, now, ok(0))
 		checkBounds(t, a)
 	}
@@ -349,13 +365,59 @@ func TestConstantReportsAreNotBelieved(t *testing.T) {
 	require.LessOrEqual(t, a.low, 20.0, "until they change")
 }
 
+// While rate-limited calls wait, none waits long for its next attempt: its total
+// time is limited. The first of two that succeeds must not delay the other.
+func TestRateLimitedCallsAreSentAgainSoon(t *testing.T) {
+	a, now := shared(t)
+	a.interval = 15
+	first := a.Send(now)
+	a.next = now // as if an interval had passed
+	second := a.Send(now)
+	a.Done(now, first, rateLimited(0))
+	a.Done(now, second, rateLimited(0))
+	for range 2 {
+		wait := a.Ready(now, false)
+		require.LessOrEqual(t, wait, seconds(retryWithin))
+		now = exchange(a, now, ok(1))
+	}
+	require.Greater(t, a.Ready(now, false), seconds(retryWithin))
+}
+
+// The law is the same for a limit of any size that fills in 20 s, but for the time
+// it takes.
+func TestIntervalsAreRelativeToTheRefill(t *testing.T) {
+	for _, limit := range []float64{50, 100, 1000} {
+		a, b := NewAdaptive(AdaptiveConfig{}), NewAdaptive(AdaptiveConfig{})
+		b.limit = limit
+		for _, units := range []float64{0.3, 1, 5} {
+			a.interval, b.interval = units*a.unit(), units*b.unit()
+			for _, left := range []float64{0, 8, 30} {
+				require.InDelta(t, a.law(left)/a.unit(), b.law(left)/b.unit(), 1e-9, "limit %v", limit)
+			}
+		}
+	}
+}
+
+// A client that sends often changes its interval by less each time, so that many
+// reports to one client move it no further than one report moves another.
+func TestShortIntervalsChangeByLess(t *testing.T) {
+	a := NewAdaptive(AdaptiveConfig{})
+	a.left, a.fresh = 100, true
+	for _, c := range []struct{ interval, shortest float64 }{{2, 1}, {1, 0.5}, {0.2, 0.18}} {
+		a.interval = c.interval
+		require.InDelta(t, c.shortest, a.nextInterval(), 1e-9)
+	}
+	a.left, a.interval = 0, 0.2
+	require.InDelta(t, 0.2+0.2*(0.4+1), a.nextInterval(), 1e-9)
+}
+
 func TestFirstRateLimitCausesOnlyTheWaitItAsksFor(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{})
 	a.Done(100*ms, a.Send(0), Report{RateLimited: true, Spent: SpentNo, RetryAfter: 2 * time.Second, Jitter: 0.5})
-	require.Equal(t, 2250*ms, a.Ready(100*ms, 0))
-	require.Zero(t, a.Ready(2350*ms, 0))
+	require.Equal(t, 2250*ms, a.Ready(100*ms, false))
+	require.Zero(t, a.Ready(2350*ms, false))
 	a.Done(2400*ms, a.Send(2350*ms), Report{RateLimited: true, Spent: SpentNo, RetryAfter: 2 * time.Second})
-	require.LessOrEqual(t, a.Ready(2400*ms, 0), seconds(retryWithin))
+	require.LessOrEqual(t, a.Ready(2400*ms, false), seconds(retryWithin))
 }
 
 func TestUnspentAttemptReturnsItsToken(t *testing.T) {
@@ -366,17 +428,17 @@ func TestUnspentAttemptReturnsItsToken(t *testing.T) {
 
 	a = NewAdaptive(AdaptiveConfig{})
 	a.Done(0, a.Send(0), Report{Spent: SpentNo})
-	require.Zero(t, a.Ready(0, 0), "the next probe need not wait")
+	require.Zero(t, a.Ready(0, false), "the next probe need not wait")
 }
 
 func TestCancelLeavesNoDebt(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) (*Adaptive, time.Duration){"alone": alone, "shared": shared} {
 		a, now := start(t)
-		now += a.Ready(now, 0)
-		require.Zero(t, a.Ready(now, 0), name)
+		now += a.Ready(now, false)
+		require.Zero(t, a.Ready(now, false), name)
 		before := *a
 		a.Cancel(now, a.Send(now))
-		require.Zero(t, a.Ready(now, 0), name)
+		require.Zero(t, a.Ready(now, false), name)
 		require.Equal(t, []float64{before.low, before.high, before.spent}, []float64{a.low, a.high, a.spent}, name)
 		require.Equal(t, before.inFlight, a.inFlight, name)
 	}
@@ -389,7 +451,7 @@ func TestCancelAfterAResponseKeepsWhatItShowed(t *testing.T) {
 	a.Cancel(now, second)
 	require.Equal(t, Shared, a.mode)
 	require.Equal(t, 1.0, a.interval)
-	require.Zero(t, a.Ready(now+anyTime, 0))
+	require.Zero(t, a.Ready(now+anyTime, false))
 	checkBounds(t, a)
 }
 
@@ -401,14 +463,14 @@ func TestRateLimitPausesEverything(t *testing.T) {
 		now = exchange(a, now, r)
 		require.Equal(t, Shared, a.mode, name)
 		require.Equal(t, 3250*ms, a.State(now).PausedFor, name)
-		require.GreaterOrEqual(t, a.Ready(now, 0), 3250*ms, name)
-		require.LessOrEqual(t, a.Ready(now, 0), 6*second, name)
+		require.GreaterOrEqual(t, a.Ready(now, false), 3250*ms, name)
+		require.LessOrEqual(t, a.Ready(now, false), 6*second, name)
 		require.LessOrEqual(t, a.low, 0.0, name)
 
-		now += a.Ready(now, 0)
-		require.Zero(t, a.Ready(now, 0), name)
+		now += a.Ready(now, false)
+		require.Zero(t, a.Ready(now, false), name)
 		a.Send(now)
-		require.Greater(t, a.Ready(now, 0), 200*ms, "%s: one by one", name)
+		require.Greater(t, a.Ready(now, false), 200*ms, "%s: one by one", name)
 	}
 }
 
@@ -433,7 +495,7 @@ func TestShorterRateLimitDoesNotShortenThePause(t *testing.T) {
 	first, second := a.Send(now), a.Send(now)
 	a.Done(now, first, rateLimited(10*time.Second))
 	a.Done(now, second, rateLimited(time.Second))
-	require.Equal(t, 10*time.Second, a.Ready(now, 0))
+	require.Equal(t, 10*time.Second, a.Ready(now, false))
 }
 
 // gofri/go-github-ratelimit#23: a reset of zero seconds was taken to mean that
@@ -441,7 +503,7 @@ func TestShorterRateLimitDoesNotShortenThePause(t *testing.T) {
 func TestNothingRemainingPauses(t *testing.T) {
 	for name, m := range map[string]Machine{"adaptive": NewAdaptive(AdaptiveConfig{}), "fixed": NewFixed(100, 100)} {
 		now := exchange(m, 0, ok(0))
-		require.GreaterOrEqual(t, m.Ready(now, 0), 200*ms, name)
+		require.GreaterOrEqual(t, m.Ready(now, false), 200*ms, name)
 		require.Equal(t, 200*ms, m.State(now).PausedFor, name) // also where the refill is faster
 	}
 }
@@ -464,22 +526,22 @@ func TestBlockedEmptiesTheBucketAndSendsOneByOne(t *testing.T) {
 	}
 	now = exchange(a, now, Report{Blocked: true})
 	require.LessOrEqual(t, a.low, 0.0)
-	require.Equal(t, 600*ms, a.Ready(now, 0))
+	require.Equal(t, 600*ms, a.Ready(now, false))
 	now += 600 * ms
 	ticket := a.Send(now)
-	require.Equal(t, Never, a.Ready(now+anyTime, 0))
+	require.Equal(t, Never, a.Ready(now+5*second, false))
 	a.Done(now, ticket, ok(97))
-	require.Zero(t, a.Ready(now, 0), "the first response that is not blocked ends it")
+	require.Zero(t, a.Ready(now, false), "the first response that is not blocked ends it")
 
 	a = NewAdaptive(AdaptiveConfig{})
 	now = exchange(a, 0, Report{Blocked: true})
-	now += a.Ready(now, 0)
+	now += a.Ready(now, false)
 	a.Send(now)
-	require.Equal(t, Never, a.Ready(now+anyTime, 0), "probes too")
+	require.Equal(t, Never, a.Ready(now+5*second, false), "probes too")
 
 	f := NewFixed(10, 1)
 	now = exchange(f, 0, Report{Blocked: true})
-	require.Equal(t, second, f.Ready(now, 0))
+	require.Equal(t, second, f.Ready(now, false))
 }
 
 func TestChangedLimitIsAdopted(t *testing.T) {
@@ -497,10 +559,10 @@ func TestTinyLimitCanBeSentFrom(t *testing.T) {
 		now := time.Duration(0)
 		for range 100 {
 			now = exchange(a, now, Report{Known: true, Spent: SpentYes, Limit: limit, Remaining: limit - 1})
-			require.LessOrEqual(t, a.Ready(now, 0), 12*second, "limit %d", limit)
+			require.LessOrEqual(t, a.Ready(now, false), 12*second, "limit %d", limit)
 			a.Idle(now)
 		}
-		require.Equal(t, Alone, a.mode, "limit %d", limit)
+		require.Less(t, now, 100*second, "limit %d", limit)
 	}
 }
 
@@ -508,7 +570,7 @@ func TestNoMoreInFlightThanTheLimit(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{Trusted: true})
 	now := exchange(a, 0, ok(99))
 	n := 0
-	for wait := a.Ready(now, 0); wait < Never; wait = a.Ready(now, 0) {
+	for wait := a.Ready(now, false); wait < Never; wait = a.Ready(now, false) {
 		now += wait
 		a.Send(now)
 		n++
@@ -521,11 +583,12 @@ func TestPauseRestartsTheSlowStart(t *testing.T) {
 		a, now := start(t)
 		a.window = 50
 		mode := a.mode
-		a.Ready(now+10*second, 0)
-		require.Equal(t, mode, a.mode, name)
-		require.Equal(t, 50, a.window, name)
+		short := *a
+		short.Ready(now+9*second, false)
+		require.Equal(t, mode, short.mode, name)
+		require.Equal(t, 50, short.window, name)
 		now += 11 * second
-		require.Zero(t, a.Ready(now, 0), name)
+		require.Zero(t, a.Ready(now, false), name)
 		require.Equal(t, Alone, a.mode, name)
 		require.Equal(t, restartWindow, a.window, name)
 	}
@@ -533,15 +596,15 @@ func TestPauseRestartsTheSlowStart(t *testing.T) {
 	// A wait is no idle time, however long.
 	a, now := shared(t)
 	now = exchange(a, now, rateLimited(time.Minute))
-	now += a.Ready(now, 0)
-	require.Zero(t, a.Ready(now, 0))
+	now += a.Ready(now, false)
+	require.Zero(t, a.Ready(now, false))
 	require.Equal(t, Shared, a.mode)
 
 	// It is once the last waiter has left.
 	now = exchange(a, now, rateLimited(time.Minute))
-	require.Positive(t, a.Ready(now, 0))
+	require.Positive(t, a.Ready(now, false))
 	a.Idle(now + second)
-	a.Ready(now+12*second, 0)
+	a.Ready(now+12*second, false)
 	require.Equal(t, Alone, a.mode)
 }
 
@@ -556,7 +619,7 @@ func TestPauseWithASlowRequestStartsSlowly(t *testing.T) {
 	a.Send(now)
 	now += time.Minute
 	n := 0
-	for a.Ready(now, 0) == 0 {
+	for a.Ready(now, false) == 0 {
 		a.Send(now)
 		n++
 	}
@@ -567,7 +630,7 @@ func TestSharedBecomesAloneWhenNobodyElseSpends(t *testing.T) {
 	a, now := shared(t)
 	bucket := &server{limit: 100, rate: 5, tokens: 20, at: now}
 	for a.mode == Shared {
-		now += a.Ready(now, 0)
+		now += a.Ready(now, false)
 		now = exchange(a, now, bucket.take(now))
 		require.Less(t, now, 15*second)
 	}
@@ -577,7 +640,7 @@ func TestSharedBecomesAloneWhenNobodyElseSpends(t *testing.T) {
 func TestClockThatStepsBackIsIgnored(t *testing.T) {
 	a, now := alone(t)
 	before := *a
-	a.Ready(now-50*ms, 0)
+	a.Ready(now-50*ms, false)
 	require.Equal(t, before.low, a.low)
 	a.Done(now-50*ms, a.Send(now), ok(98))
 	checkBounds(t, a)
@@ -599,7 +662,7 @@ func TestAtLeastCountsThoseAhead(t *testing.T) {
 	for range 3 {
 		now = exchange(a, now, ok(0))
 	}
-	require.Equal(t, a.ready(now, Urgent), a.AtLeast(now, 0), "with nothing in flight it is certain for the first")
+	require.Equal(t, a.ready(now, true), a.AtLeast(now, 0), "with nothing in flight it is certain for the first")
 	require.GreaterOrEqual(t, a.AtLeast(now, 3), a.AtLeast(now, 1))
 	require.Greater(t, a.AtLeast(now, 1000), 100*second)
 
@@ -610,27 +673,27 @@ func TestAtLeastCountsThoseAhead(t *testing.T) {
 func TestFixedBucket(t *testing.T) {
 	f := NewFixed(3, 2)
 	for range 3 {
-		require.Zero(t, f.Ready(0, 0))
+		require.Zero(t, f.Ready(0, false))
 		f.Send(0)
 	}
-	require.Equal(t, 500*ms, f.Ready(0, 0))
+	require.Equal(t, 500*ms, f.Ready(0, false))
 	require.Equal(t, 2*second, f.AtLeast(0, 3))
 	require.Equal(t, State{Mode: Static, InFlight: 3}, f.State(0))
-	require.Zero(t, f.Ready(500*ms, 0))
-	require.Equal(t, 250*ms, f.Ready(250*ms, 0), "the clock may step back")
+	require.Zero(t, f.Ready(500*ms, false))
+	require.Equal(t, 250*ms, f.Ready(250*ms, false), "the clock may step back")
 }
 
 // xanzy/go-gitlab#1837: a small share was cut to a burst of zero.
 func TestFixedBucketOfASmallShare(t *testing.T) {
 	f := NewFixed(1, 0.025)
-	require.Zero(t, f.Ready(0, 0))
+	require.Zero(t, f.Ready(0, false))
 	f.Send(0)
-	require.Equal(t, 40*second, f.Ready(0, 0))
+	require.Equal(t, 40*second, f.Ready(0, false))
 
 	f = NewFixed(1, math.SmallestNonzeroFloat64)
 	f.Send(0)
-	require.Less(t, f.Ready(0, 0), Never)
-	require.Greater(t, f.Ready(0, 0), anyTime)
+	require.Less(t, f.Ready(0, false), Never)
+	require.Greater(t, f.Ready(0, false), anyTime)
 }
 
 func TestFixedBucketRestartsOneByOneAfterARateLimit(t *testing.T) {
@@ -643,13 +706,13 @@ func TestFixedBucketRestartsOneByOneAfterARateLimit(t *testing.T) {
 		f.Done(100*ms, ticket, rateLimited(10*second))
 	}
 	now := 100 * ms
-	require.Equal(t, 10*second, f.Ready(now, 0))
+	require.Equal(t, 10*second, f.Ready(now, false))
 	require.Equal(t, 10*second, f.AtLeast(now, 0))
 	require.Equal(t, 10200*ms, f.AtLeast(now, 1))
 	now += 10 * second
-	require.Zero(t, f.Ready(now, 0))
+	require.Zero(t, f.Ready(now, false))
 	f.Send(now)
-	require.Equal(t, 200*ms, f.Ready(now, 0))
+	require.Equal(t, 200*ms, f.Ready(now, false))
 }
 
 func TestFixedBucketReturnsUnspentTokens(t *testing.T) {
@@ -704,7 +767,7 @@ func play(t *testing.T, m Machine, script []byte) {
 		case op == 1:
 			now += time.Duration(pick(256)) * second
 		case op <= 3:
-			wait := m.Ready(now, 0)
+			wait := m.Ready(now, false)
 			must(wait >= 0, "a wait below zero")
 			must(m.AtLeast(now, 0) <= wait, "a wait shorter than its lower bound")
 			must(m.AtLeast(now, 0) <= m.AtLeast(now, pick(256)), "a shorter wait with others ahead")
@@ -718,7 +781,7 @@ func play(t *testing.T, m Machine, script []byte) {
 					break
 				}
 				now += wait
-				must(m.Ready(now, 0) == 0, "a wait that was too short")
+				must(m.Ready(now, false) == 0, "a wait that was too short")
 			}
 			out = append(out, m.Send(now))
 		case len(out) == 0:

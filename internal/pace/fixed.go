@@ -26,12 +26,12 @@ func (f *Fixed) advance(now time.Duration) {
 	if now <= f.at {
 		return
 	}
-	f.tokens = min(f.tokens+f.perSecond*inSeconds(now-f.at), f.burst)
+	f.tokens = min(f.tokens+f.perSecond*(now-f.at).Seconds(), f.burst)
 	f.at = now
 }
 
 // Ready implements [Machine].
-func (f *Fixed) Ready(now time.Duration, _ int) time.Duration {
+func (f *Fixed) Ready(now time.Duration, _ bool) time.Duration {
 	return f.AtLeast(now, 0)
 }
 

@@ -17,9 +17,6 @@ import (
 // passing of time.
 const Never = time.Duration(math.MaxInt64)
 
-// Urgent marks an attempt that somebody waits for.
-const Urgent = -1
-
 const (
 	// refillPause is how long the documented bucket takes for one token. It is
 	// the pause after a response that reports that nothing remains.
@@ -98,9 +95,8 @@ type State struct {
 type Machine interface {
 	// Ready returns 0 when the next attempt may be sent now, otherwise how long
 	// to wait before the next call, at most Never. It must be called again after
-	// every Done. behind is the number of attempts that wait after this one, or
-	// Urgent for one that may be sent earlier, at the cost of the next.
-	Ready(now time.Duration, behind int) time.Duration
+	// every Done. An urgent attempt may be sent earlier, at the cost of the next.
+	Ready(now time.Duration, urgent bool) time.Duration
 	// Send records that an attempt is sent. Ready has just returned 0.
 	Send(now time.Duration) Ticket
 	// Cancel undoes a Send that led to no attempt.

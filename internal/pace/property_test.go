@@ -13,7 +13,7 @@ import (
 // checkBounds fails the test if an invariant of the machine is broken.
 func checkBounds(t *testing.T, a *Adaptive) {
 	t.Helper()
-	for _, f := range []float64{a.low, a.high, a.rate, a.spent, a.interval, a.left, a.fall} {
+	for _, f := range []float64{a.low, a.high, a.rate, a.spent, a.interval, a.left} {
 		if math.IsNaN(f) || math.IsInf(f, 0) {
 			t.Fatalf("not a number: %+v", *a)
 		}

@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// reviewEvery limits how often the deadlines of all waiters are checked.
-const reviewEvery = 100 * time.Millisecond
-
 // grantsPerShare is in how many grants a lane that waits gets at least one. An
 // eighth keeps a background job alive and costs interactive calls little (row 36).
 const grantsPerShare = 8
@@ -36,12 +33,10 @@ type Queue struct {
 	machine Machine
 	start   time.Time // the machine's time 0, set on first use
 
-	lists     [2 * laneCount]list.List // of *waiter; for each lane those rate limited before, then the others
-	passed    [laneCount]int           // grants in a row to other lanes
-	waiting   int                      // in all lanes
-	deadlines int                      // how many of them have a deadline
-	reviewed  time.Duration            // last check of their deadlines
-	timer     *time.Timer              // nil while nobody waits
+	lists   [2 * laneCount]list.List // of *waiter; for each lane those rate limited before, then the others
+	passed  [laneCount]int           // grants in a row to other lanes
+	waiting int                      // in all lanes
+	timer   *time.Timer              // nil while nobody waits
 }
 
 // NewQueue returns a Queue for m.
@@ -113,13 +108,10 @@ func (q *Queue) Acquire(ctx context.Context, l Lane, rateLimited bool) (*Permit,
 
 // enter returns a permit, a queued waiter, or an error.
 func (q *Queue) enter(ctx context.Context, l Lane, rateLimited bool) (*Permit, *waiter, error) {
-	at, hasDeadline := ctx.Deadline()
-
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := q.now()
-	deadline := Never
-	if hasDeadline {
+	now, deadline := q.now(), Never
+	if at, ok := ctx.Deadline(); ok {
 		left := time.Until(at)
 		if left <= 0 {
 			return nil, nil, context.DeadlineExceeded
@@ -133,14 +125,11 @@ func (q *Queue) enter(ctx context.Context, l Lane, rateLimited bool) (*Permit, *
 	if rateLimited {
 		list, ahead = 2*l, q.lists[2*l].Len()
 	}
-	if hasDeadline {
-		if wait := q.atLeast(now, l, ahead); now+wait > deadline {
-			if q.waiting == 0 {
-				q.machine.Idle(now)
-			}
-			return nil, nil, &TooLong{wait}
+	if err := q.tooLong(now, l, ahead, deadline); err != nil {
+		if q.waiting == 0 {
+			q.machine.Idle(now)
 		}
-		q.deadlines++
+		return nil, nil, err
 	}
 	w := &waiter{list: &q.lists[list], deadline: deadline, ready: make(chan struct{})}
 	w.element = w.list.PushBack(w)
@@ -167,9 +156,6 @@ func (q *Queue) leave(w *waiter) {
 func (q *Queue) remove(w *waiter, now time.Duration) {
 	w.list.Remove(w.element)
 	w.element = nil
-	if w.deadline < Never {
-		q.deadlines--
-	}
 	if q.waiting--; q.waiting == 0 {
 		q.machine.Idle(now)
 	}
@@ -214,16 +200,13 @@ func (q *Queue) dispatch(now time.Duration) {
 			q.passed[i]++
 		}
 		q.passed[l] = 0
-		e := q.lists[2*l].Front()
-		if e == nil {
-			e = q.lists[2*l+1].Front()
+		first := &q.lists[2*l]
+		if first.Len() == 0 {
+			first = &q.lists[2*l+1]
 		}
-		w := e.Value.(*waiter)
+		w := first.Front().Value.(*waiter)
 		w.permit = q.grant(now)
 		q.remove(w, now)
-	}
-	if now-q.reviewed >= reviewEvery {
-		q.review(now)
 	}
 	switch {
 	case q.waiting > 0 && q.timer == nil:
@@ -238,10 +221,7 @@ func (q *Queue) dispatch(now time.Duration) {
 
 // ready returns how long the next attempt of a lane must wait.
 func (q *Queue) ready(now time.Duration, l Lane) time.Duration {
-	if l == Interactive {
-		return q.machine.Ready(now, Urgent)
-	}
-	return q.machine.Ready(now, max(q.waiting-1, 0))
+	return q.machine.Ready(now, l == Interactive)
 }
 
 // len returns how many wait in a lane.
@@ -261,14 +241,21 @@ func (q *Queue) first() Lane {
 	return first
 }
 
-// atLeast returns a lower bound of the wait of an attempt with so many before it
-// in its own lane, if nobody leaves.
-func (q *Queue) atLeast(now time.Duration, l Lane, ahead int) time.Duration {
+// tooLong returns an error if a deadline cannot be met by an attempt with so many
+// before it in its own lane, if nobody leaves.
+func (q *Queue) tooLong(now time.Duration, l Lane, ahead int, deadline time.Duration) error {
+	if deadline == Never {
+		return nil
+	}
 	before := 0
 	for i := range l {
 		before += q.len(i)
 	}
-	return q.machine.AtLeast(now, ahead+min(before, (grantsPerShare-1)*(ahead+1)-q.passed[l]))
+	wait := q.machine.AtLeast(now, ahead+min(before, (grantsPerShare-1)*(ahead+1)-q.passed[l]))
+	if now+wait <= deadline {
+		return nil
+	}
+	return &TooLong{wait}
 }
 
 // wake is called by the timer.
@@ -280,24 +267,17 @@ func (q *Queue) wake() {
 
 // review fails the waiters whose deadline can no longer be met.
 func (q *Queue) review(now time.Duration) {
-	if q.deadlines == 0 {
-		return
-	}
-	q.reviewed = now
 	ahead := 0
 	for i := range q.lists {
 		ahead *= i % 2 // starts over with each lane
 		for e := q.lists[i].Front(); e != nil; {
 			w := e.Value.(*waiter)
 			e = e.Next()
-			if w.deadline < Never {
-				if wait := q.atLeast(now, Lane(i/2), ahead); now+wait > w.deadline {
-					w.err = &TooLong{wait}
-					q.remove(w, now)
-					continue
-				}
+			if w.err = q.tooLong(now, Lane(i/2), ahead, w.deadline); w.err != nil {
+				q.remove(w, now)
+			} else {
+				ahead++
 			}
-			ahead++
 		}
 	}
 }
@@ -315,6 +295,5 @@ func (q *Queue) Resume() {
 func (q *Queue) State() (s State, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := q.now()
-	return q.machine.State(now), q.waiting
+	return q.machine.State(q.now()), q.waiting
 }

@@ -18,7 +18,7 @@ type gate struct {
 	pause                          time.Duration
 }
 
-func (g *gate) Ready(time.Duration, int) time.Duration {
+func (g *gate) Ready(time.Duration, bool) time.Duration {
 	if g.open > 0 {
 		return 0
 	}
@@ -211,19 +211,19 @@ func TestNoLaneStarves(t *testing.T) {
 // others spend is paid back.
 func TestUrgentAttemptBorrows(t *testing.T) {
 	a, now := alone(t)
-	for a.Ready(now, 0) == 0 {
+	for a.Ready(now, false) == 0 {
 		a.Done(now, a.Send(now), Report{Spent: SpentYes})
 	}
-	require.Positive(t, a.Ready(now, 0))
-	require.Zero(t, a.Ready(now, Urgent))
+	require.Positive(t, a.Ready(now, false))
+	require.Zero(t, a.Ready(now, true))
 
 	a, now = shared(t)
-	a.Send(now + a.Ready(now, 0))
-	now += a.Ready(now, 0) - 100*ms
-	require.Positive(t, a.Ready(now, 0))
-	require.Zero(t, a.Ready(now, Urgent))
+	a.Send(now + a.Ready(now, false))
+	now += a.Ready(now, false) - 100*ms
+	require.Positive(t, a.Ready(now, false))
+	require.Zero(t, a.Ready(now, true))
 	next := a.next
 	a.Send(now)
-	require.Positive(t, a.Ready(now, Urgent), "one interval at most")
+	require.Positive(t, a.Ready(now, true), "one interval at most")
 	require.Greater(t, a.next, next)
 }

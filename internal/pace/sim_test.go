@@ -142,7 +142,7 @@ func (p *process) waiters() int {
 func (s *simulation) dispatch(now time.Duration, p *process) {
 	p.wake++
 	for p.waiters() > 0 {
-		if wait := p.machine.Ready(now, 0); wait > 0 {
+		if wait := p.machine.Ready(now, false); wait > 0 {
 			if wait < Never {
 				valid := p.wake
 				s.after(now+wait, func(now time.Duration) {
