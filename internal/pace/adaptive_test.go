@@ -347,7 +347,7 @@ func TestFasterRefillIsMeasured(t *testing.T) {
 	r.Limit = 50
 	exchange(a, now, r)
 	require.Equal(t, 2.5, a.rate, "a bucket of any size is assumed to fill in 20 s")
-	now = exchange(a, now, Report{Known: true, Spent: SpentYes, Limit: 1000, Remaining: 900})
+	exchange(a, now, Report{Known: true, Spent: SpentYes, Limit: 1000, Remaining: 900})
 	require.Equal(t, 50.0, a.rate)
 }
 
