@@ -74,13 +74,6 @@ type LimiterResult struct {
 	Blocked bool
 }
 
-// The organization's documented limit, shared by all keys and processes. The
-// sandbox has its own of the same size.
-const (
-	organizationBurst     = 100
-	organizationPerSecond = 5.0
-)
-
 // AdaptiveLimiter is the default [Limiter] of a client. It tracks the
 // organization's bucket from RateLimit-Remaining. Alone, it spends the bucket
 // down to a small reserve and is never rate limited after its first response.
@@ -157,8 +150,7 @@ func NewAdaptiveLimiter(options AdaptiveLimiterOptions) (*AdaptiveLimiter, error
 	}
 	config := pace.AdaptiveConfig{Trusted: options.Exclusive, Floor: options.Floor}
 	if options.MaxBurst != 0 || options.MaxPerSecond != 0 {
-		err := checkBucket("MaxBurst", options.MaxBurst, "MaxPerSecond", options.MaxPerSecond)
-		if err != nil {
+		if err := checkBucket("MaxBurst", options.MaxBurst, "MaxPerSecond", options.MaxPerSecond); err != nil {
 			return nil, err
 		}
 		config.Share = pace.NewFixed(options.MaxBurst, options.MaxPerSecond)
@@ -190,10 +182,10 @@ func NewFixedLimiter(burst int, perSecond float64) (*FixedLimiter, error) {
 
 // checkBucket validates the two numbers of a token bucket, named for the error.
 func checkBucket(burstName string, burst int, rateName string, perSecond float64) error {
-	if burst < 1 {
+	switch {
+	case burst < 1:
 		return &ValidationError{Field: burstName, Reason: "must be at least 1"}
-	}
-	if !(perSecond > 0) || math.IsInf(perSecond, 1) {
+	case !(perSecond > 0) || math.IsInf(perSecond, 1):
 		return &ValidationError{Field: rateName, Reason: "must be a finite number above 0"}
 	}
 	return nil
@@ -205,10 +197,10 @@ func checkBucket(burstName string, burst int, rateName string, perSecond float64
 // limit; a remainder is left unused. Each worker needs a burst of at least 1, so
 // fewer than 1 or more than 100 workers return a [*ValidationError].
 func SplitRateLimit(workers int) (burst int, perSecond float64, err error) {
-	if workers < 1 || workers > organizationBurst {
+	if workers < 1 || workers > pace.DocumentedLimit {
 		return 0, 0, &ValidationError{Field: "workers", Reason: "must be between 1 and 100"}
 	}
-	return organizationBurst / workers, organizationPerSecond / float64(workers), nil
+	return pace.DocumentedLimit / workers, pace.DocumentedRate / float64(workers), nil
 }
 
 // LimiterMode is what a limiter assumes about other users of the organization's

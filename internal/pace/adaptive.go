@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// The documented limit, assumed until responses show otherwise.
+// The organization's documented limit, shared by all keys and processes; the sandbox
+// has its own of the same size. It is assumed until responses show otherwise.
 const (
-	documentedRate  = 5.0   // tokens a second; no header reports it
-	documentedLimit = 100.0 // capacity; RateLimit-Limit reports it
+	DocumentedRate  = 5.0   // tokens a second; no header reports it
+	DocumentedLimit = 100.0 // capacity; RateLimit-Limit reports it
 	slowestRate     = 2.5   // tokens a second; less is not assumed even for a tiny limit (row 30)
 )
 
@@ -65,30 +66,30 @@ type Adaptive struct {
 	baseAt    time.Duration // when that was; 0 before the first
 	spent     float64       // tokens that attempts have spent, or will if they arrive
 
-	mode        Mode
-	pausedUntil time.Duration
-	slot        time.Duration // time that the last send counts for
-	due         time.Duration // when the next call of Ready is expected at the latest
-	window      int           // attempts in flight allowed while alone
-	interval    float64       // averaged seconds between sends while shared
-	next        time.Duration // earliest send while shared
-	left        float64       // tokens that remained by the newest response; -1 after a 429
-	fresh       bool          // no send has acted on left
-	leftSend    int           // number of the Send of that response
-	leftAt      time.Duration // time of that Send
-	owed        int           // rate-limited attempts that wait to be sent again
-	same        int           // unchanged reports in a row
-	lastOther   time.Duration // last sign that others spend
-	otherSend   int           // number of sends by then
-	unlimited   int           // responses without a reported limit
-	grace       bool          // still alone after that sign
+	mode      Mode
+	slot      time.Duration // time that the last send counts for
+	due       time.Duration // when the next call of Ready is expected at the latest
+	window    int           // attempts in flight allowed while alone
+	interval  float64       // averaged seconds between sends while shared
+	next      time.Duration // earliest send while shared
+	left      float64       // tokens that remained by the newest response; -1 after a 429
+	fresh     bool          // no send has acted on left
+	leftSend  int           // number of the Send of that response
+	leftAt    time.Duration // time of that Send
+	owed      int           // rate-limited attempts that wait to be sent again
+	same      int           // unchanged reports in a row
+	lastOther time.Duration // last sign that others spend
+	otherSend int           // number of sends by then
+	unlimited int           // responses without a reported limit
+	grace     bool          // still alone after that sign
 }
 
 // AdaptiveConfig changes how an Adaptive behaves. The zero value is the default.
 type AdaptiveConfig struct {
 	// Trusted says that nobody else uses the bucket, which skips the slow start.
 	Trusted bool
-	// Share limits the machine's own spending; nil means no limit.
+	// Share limits the machine's own spending; nil means no limit. It also pauses
+	// the machine after a 429 and after a response by which nothing remains.
 	Share *Fixed
 	// Floor is how many attempts a second to make at least; 0 means none.
 	Floor float64
@@ -96,9 +97,12 @@ type AdaptiveConfig struct {
 
 // NewAdaptive returns a machine that has seen no response yet.
 func NewAdaptive(c AdaptiveConfig) *Adaptive {
+	if c.Share == nil {
+		c.Share = unlimited()
+	}
 	return &Adaptive{
 		AdaptiveConfig: c, mode: Probe, interval: 1,
-		limit: documentedLimit, rate: documentedRate, high: documentedLimit,
+		limit: DocumentedLimit, rate: DocumentedRate, high: DocumentedLimit,
 	}
 }
 
@@ -124,10 +128,7 @@ func (a *Adaptive) Ready(now time.Duration, urgent bool) time.Duration {
 	if now-lateAfter > a.due && a.paces() {
 		a.enterAlone(a.inFlight + restartWindow) // what was known is old
 	}
-	wait := max(a.ready(now, urgent), a.pausedUntil-now, 0)
-	if a.Share != nil {
-		wait = max(wait, a.Share.Ready(now, urgent))
-	}
+	wait := max(a.ready(now, urgent), a.Share.Ready(now, urgent))
 	a.due = now + min(wait, Never/2)
 	return wait
 }
@@ -135,7 +136,7 @@ func (a *Adaptive) Ready(now time.Duration, urgent bool) time.Duration {
 // paces reports whether anything is known of the bucket.
 func (a *Adaptive) paces() bool { return a.mode == Alone || a.mode == Shared }
 
-// ready is Ready without pause and share.
+// ready is Ready without the share, and may be negative.
 func (a *Adaptive) ready(now time.Duration, urgent bool) time.Duration {
 	switch {
 	case a.mode == Alone && a.inFlight >= a.window:
@@ -184,9 +185,7 @@ func (a *Adaptive) Send(now time.Duration) Ticket {
 		a.next = a.slot + seconds(interval)
 		a.fresh = false
 	}
-	if a.Share != nil {
-		a.Share.Send(now)
-	}
+	a.Share.Send(now)
 	return Ticket{Sent: now, ended: a.ended, send: a.sends}
 }
 
@@ -198,9 +197,7 @@ func (a *Adaptive) Cancel(now time.Duration, t Ticket) {
 	if t.send == a.sends {
 		a.next = a.slot
 	}
-	if a.Share != nil {
-		a.Share.Cancel(now, t)
-	}
+	a.Share.Cancel(now, t)
 }
 
 // giveBack returns the token of an attempt that ended without spending it.
@@ -249,27 +246,26 @@ func (a *Adaptive) target() float64 { return min(targetLeft, a.limit/4) }
 
 // refill returns the tokens a second to assume: a bucket of any size fills in 20 s,
 // as the documented one does.
-func (a *Adaptive) refill() float64 {
-	return max(a.limit*documentedRate/documentedLimit, slowestRate)
-}
+func (a *Adaptive) refill() float64 { return max(a.limit*DocumentedRate/DocumentedLimit, slowestRate) }
 
 // unit is the unit of time of the law: 1 s for the documented refill.
-func (a *Adaptive) unit() float64 { return documentedRate / a.refill() }
+func (a *Adaptive) unit() float64 { return DocumentedRate / a.refill() }
 
 // Done implements [Machine].
 func (a *Adaptive) Done(now time.Duration, t Ticket, r Report) {
 	now = a.advance(now)
 	a.inFlight--
-	if a.Share != nil {
-		a.Share.Done(now, t, r)
+	if a.Floor*retryWithin > 1 {
+		r.Jitter = 0 // it is to be among the first after a 429 (row 37)
 	}
+	a.Share.Done(now, t, r)
 	if limit := float64(r.Limit); r.Known && limit >= 1 && limit != a.limit {
 		a.limit, a.baseAt = limit, 0
 		a.rate = a.refill()
 	}
 	switch {
 	case r.RateLimited:
-		a.rateLimited(now, t, r)
+		a.rateLimited(now, t)
 	case r.Blocked: // the bucket counts as empty, and one attempt finds out
 		a.low = min(a.low, 0)
 		a.mode, a.window = Alone, 1
@@ -315,17 +311,13 @@ func (a *Adaptive) noLimitReported() {
 }
 
 // rateLimited handles a 429: the bucket was empty, so others have spent.
-func (a *Adaptive) rateLimited(now time.Duration, t Ticket, r Report) {
+func (a *Adaptive) rateLimited(now time.Duration, t Ticket) {
 	a.sawRateLimit = true
 	a.owed++
 	a.giveBack()
 	a.rate = a.refill()
 	a.low = max(min(a.low, 0), -float64(a.inFlight))
 	a.high = min(a.high, 1+a.rate*(now-t.Sent).Seconds())
-	if a.Floor*retryWithin > 1 {
-		r.Jitter = 0 // it is to be among the first (row 37)
-	}
-	a.pausedUntil = max(a.pausedUntil, r.pauseUntil(now))
 	first := t.send > a.leftSend // of those that were rate limited together
 	a.left, a.leftSend, a.fresh = -1, a.sends, true
 	switch probing := a.mode == Probe; {
@@ -378,9 +370,6 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 	bottom, top := remaining-after, remaining+1+a.rate*(now-t.Sent).Seconds()
 	if t.send > a.leftSend {
 		a.left, a.leftSend, a.leftAt, a.fresh = remaining, t.send, t.Sent, true
-	}
-	if remaining == 0 {
-		a.pausedUntil = max(a.pausedUntil, now+refillPause)
 	}
 	// The rate is at least what the bucket has surely refilled by.
 	if over := now - a.baseAt; a.baseAt == 0 || over >= measureOver {
@@ -443,12 +432,7 @@ func (a *Adaptive) stuck(now time.Duration, t Ticket, remaining float64) bool {
 }
 
 // Resume implements [Machine].
-func (a *Adaptive) Resume(now time.Duration) {
-	a.pausedUntil = min(a.pausedUntil, now)
-	if a.Share != nil {
-		a.Share.Resume(now)
-	}
-}
+func (a *Adaptive) Resume(now time.Duration) { a.Share.Resume(now) }
 
 // Idle implements [Machine].
 func (a *Adaptive) Idle(now time.Duration) { a.due = a.advance(now) + idleAfter }
@@ -457,22 +441,19 @@ func (a *Adaptive) Idle(now time.Duration) { a.due = a.advance(now) + idleAfter 
 // tokens.
 func (a *Adaptive) AtLeast(now time.Duration, ahead int) time.Duration {
 	now = a.advance(now)
-	wait := max(a.pausedUntil-now, 0)
-	if a.Share != nil {
-		wait = max(wait, a.Share.AtLeast(now, ahead))
-	}
+	wait := a.Share.AtLeast(now, ahead)
 	if !a.paces() {
 		return wait
 	}
 	if a.inFlight == 0 { // no response can shorten the wait of the first
 		wait = max(wait, a.ready(now, true))
 	}
-	return max(wait, seconds((float64(ahead)+1-a.high)/max(a.rate, documentedRate)))
+	return max(wait, seconds((float64(ahead)+1-a.high)/max(a.rate, DocumentedRate)))
 }
 
 // State implements [Machine].
 func (a *Adaptive) State(now time.Duration) State {
-	return State{Mode: a.mode, InFlight: a.inFlight, PausedFor: max(a.pausedUntil-now, 0)}
+	return State{Mode: a.mode, InFlight: a.inFlight, PausedFor: a.Share.State(now).PausedFor}
 }
 
 // seconds converts a number of seconds to a duration, rounded up, so that a wait

@@ -1,6 +1,9 @@
 package pace
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Fixed is a token bucket of a given size, for a share of the organization's
 // limit. It ignores how much remains in the organization's bucket, but it pauses
@@ -18,6 +21,12 @@ type Fixed struct {
 // perSecond tokens a second, above 0.
 func NewFixed(burst int, perSecond float64) *Fixed {
 	return &Fixed{burst: float64(burst), perSecond: perSecond, tokens: float64(burst)}
+}
+
+// unlimited returns a bucket that only pauses after a response.
+func unlimited() *Fixed {
+	inf := math.Inf(1)
+	return &Fixed{burst: inf, perSecond: inf, tokens: inf}
 }
 
 // advance refills the bucket up to now. During the pause after a 429 the

@@ -36,7 +36,7 @@ type Queue struct {
 	lists   [2 * laneCount]list.List // of *waiter; for each lane those rate limited before, then the others
 	passed  [laneCount]int           // grants in a row to other lanes
 	waiting int                      // in all lanes
-	timer   *time.Timer              // nil while nobody waits
+	timer   *time.Timer              // nil until somebody waits; stopped while nobody does
 }
 
 // NewQueue returns a Queue for m.
@@ -67,9 +67,6 @@ type TooLong struct {
 
 func (e *TooLong) Error() string { return "the wait exceeds the deadline" }
 
-// Unwrap returns [context.DeadlineExceeded].
-func (e *TooLong) Unwrap() error { return context.DeadlineExceeded }
-
 // now returns the machine's time. The first call prepares the zero Queue.
 func (q *Queue) now() time.Duration {
 	if q.start.IsZero() {
@@ -79,6 +76,13 @@ func (q *Queue) now() time.Duration {
 		q.machine = NewAdaptive(AdaptiveConfig{})
 	}
 	return time.Since(q.start)
+}
+
+// locked calls f with the machine's time.
+func (q *Queue) locked(f func(now time.Duration)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f(q.now())
 }
 
 // Acquire waits until an attempt may be sent. It returns a [*TooLong] as soon as
@@ -118,8 +122,8 @@ func (q *Queue) enter(ctx context.Context, l Lane, rateLimited bool) (*Permit, *
 		}
 		deadline = now + min(left, Never/2)
 	}
-	if q.waiting == 0 && q.ready(now, l) == 0 {
-		return q.grant(now), nil, nil
+	if q.waiting == 0 && q.machine.Ready(now, l == Interactive) == 0 {
+		return &Permit{queue: q, ticket: q.machine.Send(now)}, nil, nil
 	}
 	list, ahead := 2*l+1, q.len(l)
 	if rateLimited {
@@ -141,15 +145,14 @@ func (q *Queue) enter(ctx context.Context, l Lane, rateLimited bool) (*Permit, *
 // leave removes a waiter whose context has ended, and cancels its permit if one
 // was granted at the same moment.
 func (q *Queue) leave(w *waiter) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := q.now()
-	if w.element != nil {
-		q.remove(w, now)
-	} else if w.permit != nil {
-		q.machine.Cancel(now, w.permit.ticket)
-	}
-	q.dispatch(now)
+	q.locked(func(now time.Duration) {
+		if w.element != nil {
+			q.remove(w, now)
+		} else if w.permit != nil {
+			q.machine.Cancel(now, w.permit.ticket)
+		}
+		q.dispatch(now)
+	})
 }
 
 // remove takes a waiter out of its lane and wakes it.
@@ -162,16 +165,9 @@ func (q *Queue) remove(w *waiter, now time.Duration) {
 	close(w.ready)
 }
 
-// grant sends one attempt.
-func (q *Queue) grant(now time.Duration) *Permit {
-	return &Permit{queue: q, ticket: q.machine.Send(now)}
-}
-
 // Done ends the attempt with its report. Calls after the first do nothing.
 func (p *Permit) Done(r Report) {
-	if r.RateLimited {
-		r.Jitter = rand.Float64()
-	}
+	r.Jitter = rand.Float64()
 	q := p.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -193,7 +189,7 @@ func (q *Queue) dispatch(now time.Duration) {
 	wait := Never
 	for q.waiting > 0 {
 		l := q.first()
-		if wait = q.ready(now, l); wait > 0 {
+		if wait = q.machine.Ready(now, l == Interactive); wait > 0 {
 			break
 		}
 		for i := range q.passed {
@@ -205,23 +201,17 @@ func (q *Queue) dispatch(now time.Duration) {
 			first = &q.lists[2*l+1]
 		}
 		w := first.Front().Value.(*waiter)
-		w.permit = q.grant(now)
+		w.permit = &Permit{queue: q, ticket: q.machine.Send(now)}
 		q.remove(w, now)
 	}
 	switch {
-	case q.waiting > 0 && q.timer == nil:
-		q.timer = time.AfterFunc(wait, q.wake)
+	case q.timer == nil && q.waiting > 0:
+		q.timer = time.AfterFunc(wait, func() { q.locked(q.dispatch) })
 	case q.waiting > 0:
 		q.timer.Reset(wait)
 	case q.timer != nil:
 		q.timer.Stop()
-		q.timer = nil
 	}
-}
-
-// ready returns how long the next attempt of a lane must wait.
-func (q *Queue) ready(now time.Duration, l Lane) time.Duration {
-	return q.machine.Ready(now, l == Interactive)
 }
 
 // len returns how many wait in a lane.
@@ -258,13 +248,6 @@ func (q *Queue) tooLong(now time.Duration, l Lane, ahead int, deadline time.Dura
 	return &TooLong{wait}
 }
 
-// wake is called by the timer.
-func (q *Queue) wake() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.dispatch(q.now())
-}
-
 // review fails the waiters whose deadline can no longer be met.
 func (q *Queue) review(now time.Duration) {
 	ahead := 0
@@ -284,16 +267,14 @@ func (q *Queue) review(now time.Duration) {
 
 // Resume ends a pause that a response caused.
 func (q *Queue) Resume() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := q.now()
-	q.machine.Resume(now)
-	q.dispatch(now)
+	q.locked(func(now time.Duration) {
+		q.machine.Resume(now)
+		q.dispatch(now)
+	})
 }
 
 // State returns the machine's state and the number of waiters.
 func (q *Queue) State() (s State, waiting int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.machine.State(q.now()), q.waiting
+	q.locked(func(now time.Duration) { s, waiting = q.machine.State(now), q.waiting })
+	return s, waiting
 }
