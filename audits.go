@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-
-	"github.com/brellium/brellium-go/internal/jsonscan"
 )
 
 // AuditService reads audits and updates their flags. Use it as Client.Audits.
@@ -353,10 +351,10 @@ func (s *AuditService) newest(ctx context.Context, documentID string, opts []Cal
 	reason := ""
 	for i := range page.Data {
 		a := &page.Data[i]
-		switch documents, found := jsonscan.Member(a.RawJSON(), "documents"); {
-		case len(a.Documents) == 0 && (!found || jsonscan.Given(documents)):
+		switch {
+		case len(a.Documents) == 0:
 			reason = "an item of data has no documents that can be read"
-		case !slices.Contains(a.Documents, documentID):
+		case !slices.ContainsFunc(a.Documents, func(id string) bool { return canonicalID(id) == canonicalID(documentID) }):
 		case newest == nil:
 			newest = a
 		case a.Timestamp.IsZero() || newest.Timestamp.IsZero():

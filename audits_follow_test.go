@@ -181,6 +181,8 @@ func TestWaitingEndsAtAnOddAudit(t *testing.T) {
 		"no documents":                {list(`{"audit_id":"a","status":"complete"}`), created, documents, true},
 		"documents that are objects":  {list(`{"audit_id":"a","status":"complete","documents":[{"document_id":"d"}]}`), created, documents, true},
 		"document_ids":                {list(`{"audit_id":"a","status":"complete","document_ids":["d"]}`), created, documents, true},
+		"documents that are null":     {list(`{"audit_id":"a","status":"complete","documents":null}`), created, documents, true},
+		"an empty list of documents":  {list(`{"audit_id":"a","status":"complete","documents":[]}`), created, documents, true},
 		"several without a time":      {list(`{"audit_id":"a","documents":["d"],"status":"complete"},{"audit_id":"b","documents":["d"],"status":"todo"}`), created, times, true},
 		"one of two without a time":   {list(`{"audit_id":"a","documents":["d"],"status":"complete","timestamp":"2025-01-01T00:00:00Z"},{"audit_id":"b","documents":["d"],"timestamp":1}`), created, times, true},
 		"audits of others, and more":  {`{"data":[{"audit_id":"a","documents":["x"]}],"has_more":true,"next_cursor":"c"}`, created, "the audits are of other documents than the one of the request", true},
@@ -232,6 +234,38 @@ func TestWaitingEndsAtAnOddAudit(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestWaitingFindsTheAuditOfAnIDInUpperCase(t *testing.T) {
+	const upper, lower = "3F2504E0-4F89-41D3-9A0C-0305E82C3301", "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
+	synctest.Test(t, func(t *testing.T) {
+		listed, begun := 0, time.Now()
+		client := testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
+			body := `{"audit_id":"a","status":"in_progress","documents":["` + lower + `"]}`
+			if time.Since(begun) > time.Minute {
+				body = strings.Replace(body, "in_progress", "complete", 1)
+			}
+			if r.URL.Path == "/v2/audits" {
+				if body = `{"data":[` + body + `],"has_more":false}`; r.URL.Query().Has("updated_after") {
+					listed++
+				}
+			}
+			return testkit.Reply(200, nil, body), nil
+		})
+		results := 0
+		for result, err := range client.Documents.WaitForAudits(t.Context(), []string{upper, lower, "3f2504e0-4f89-41d3-9a0c-0305e82c3302"}) {
+			require.NoError(t, err)
+			require.NoError(t, result.Err)
+			assert.Equal(t, upper, result.DocumentID)
+			results++
+			break
+		}
+		assert.Equal(t, 1, results)
+		assert.NotZero(t, listed)
+		audit, err := client.Documents.WaitForFinishedAudit(t.Context(), upper)
+		require.NoError(t, err)
+		assert.Equal(t, "a", audit.AuditID)
+	})
 }
 
 // Many documents: some finish soon, some late, some fail. A wait that is

@@ -284,7 +284,8 @@ func (c *Client) MarshalJSON() ([]byte, error) { return redact.Marshal(c) }
 // a page of a list: it has HasMore, NextCursor and RawJSON, its Next fetches
 // the page after it with the same options, and the errors are those of
 // [AuditService.List]. Resources inside other types have no RawJSON; one without
-// an id in a list, a map or behind a pointer is a [DecodeError].
+// an id in a list, a map or behind a pointer is a [DecodeError]. A slice is cleared too;
+// any other type is decoded into as encoding/json does.
 //
 // [WithOperation] names the operation in errors and telemetry.
 //

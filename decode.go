@@ -147,6 +147,9 @@ func (r okResponse) decodeInto(v any) error {
 		reflect.ValueOf(v).Elem().SetZero() // an id of an earlier call is none of this one
 		return decodeRecord(r, v, new(rawSource))
 	}
+	if list := reflect.ValueOf(v).Elem(); list.Kind() == reflect.Slice {
+		list.SetZero() // encoding/json would keep fields of the items before
+	}
 	if _, err := r.decode(v); err != nil {
 		return err
 	}
@@ -288,21 +291,17 @@ func keysOf(data []byte) string {
 func decodeItems[T any](r okResponse, key string, fast []T, odd bool) (items []T, source *rawSource, unusable, err error) {
 	body := r.json()
 	var raws []json.RawMessage
-	switch value, found := json.RawMessage(nil), true; {
-	case odd || r.strict:
-		if value, found = jsonscan.Member(body, key); !found {
+	separated := false
+	if !odd && !r.strict && fast != nil {
+		raws, separated = jsonscan.Items(body, key, len(fast))
+	}
+	if !separated { // also if the key comes twice: encoding/json merges the items then
+		value, found := jsonscan.Member(body, key)
+		if !found {
 			return nil, nil, nil, r.decodeError("the body has no " + key + keysOf(body))
 		}
 		if fast, raws, unusable, err = decodeOddItems[T](r, key, value); err != nil {
 			return nil, nil, nil, err
-		}
-	case fast == nil:
-		if _, found = jsonscan.Member(body, key); !found {
-			return nil, nil, nil, r.decodeError("the body has no " + key + keysOf(body))
-		}
-	default:
-		if raws, err = jsonscan.Items(body, key, len(fast)); err != nil {
-			return nil, nil, nil, r.decodeError("the items of " + key + " cannot be separated")
 		}
 	}
 	source = &rawSource{func(i int) json.RawMessage {
@@ -412,17 +411,8 @@ func (r okResponse) decodeNothing() error {
 	if !isObject(body) {
 		return nil
 	}
-	for key, value := range jsonscan.Members(body) {
-		switch key = strings.ToLower(key); key {
-		case "error", "errors":
-			if jsonscan.Given(value) {
-				return r.decodeError("the body has an error although the status is a success")
-			}
-		case "deleted", "success", "ok":
-			if string(value) == "false" {
-				return r.decodeError("the field " + key + " is false although the status is a success")
-			}
-		}
+	if reason := r.failure(); reason != "" {
+		return r.decodeError(reason)
 	}
 	var user User // the only resource that can be deleted
 	if r.id != "" && new(jsonscan.Tolerant).Decode(body, &user) && !blank(user.UserID) {
@@ -431,6 +421,20 @@ func (r okResponse) decodeNothing() error {
 		}
 	}
 	return nil
+}
+
+// failure returns what the keys of the body, an object, say of a failure, "" if they
+// say nothing. Of a list, deleted is a filter.
+func (r okResponse) failure() string {
+	for key, value := range jsonscan.Members(r.json()) {
+		switch key = strings.ToLower(key); {
+		case (key == "error" || key == "errors") && jsonscan.Given(value):
+			return "the body has an error although the status is a success"
+		case (key == "success" || key == "ok" || key == "deleted" && r.op.method != http.MethodGet) && string(value) == "false":
+			return "the field " + key + " is false although the status is a success"
+		}
+	}
+	return ""
 }
 
 const htmlInstead = "the body is HTML instead of JSON"
@@ -540,5 +544,6 @@ type Metadata map[string]any
 func (m *Metadata) UnmarshalJSON(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
+	*m = nil // keys of an earlier value are none of this one
 	return d.Decode((*map[string]any)(m))
 }

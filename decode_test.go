@@ -448,7 +448,7 @@ func TestTheFieldsThatAPageLeavesEmptyAreOneWarning(t *testing.T) {
 	const odd = `{"audit_id":"1","score":"high"},{"audit_id":"2","score":"high","flags":{}},{"audit_id":"3","score":"low","people":[7],"status":[]}`
 	pagesByCursor(t, mock, "/v2/audits", map[string]string{
 		"":  `{"data":[` + odd + `],"next_cursor":"b"}`,
-		"b": `{"data":[` + odd + `],"next_cursor":"c"}`,
+		"b": `{"data":[` + strings.ReplaceAll(odd, `"audit_id":"`, `"audit_id":"b`) + `],"next_cursor":"c"}`,
 		"c": `{"data":[{"audit_id":"4","score":"high","reviewed_by":{}}],"has_more":false}`,
 	})
 	audits, err := brellium.Collect(client.Audits.All(t.Context(), brellium.AuditListParams{}))
@@ -498,6 +498,37 @@ func TestNullInAListIsLeftOut(t *testing.T) {
 		assert.Equal(t, []string{"x"}, result.UpdatedAuditIDs)
 		assert.Equal(t, []string{"y"}, result.NotUpdated)
 	}
+}
+
+// encoding/json decodes into the values that it finds, and so mixes two records.
+func TestNoRecordKeepsFieldsOfAnother(t *testing.T) {
+	list := func(body string) *brellium.Page[brellium.Audit] {
+		client, mock := resourceMock(t)
+		mock.RegisterResponder(http.MethodGet, "/v2/audits", httpmock.NewStringResponder(200, body))
+		page, err := client.Audits.List(t.Context(), brellium.AuditListParams{})
+		require.NoError(t, err)
+		return page
+	}
+	for _, key := range []string{"data", "Data", `d\u0061ta`} {
+		page := list(`{"data":[{"audit_id":"1","status":"complete","flags":["Failed"],"people":[{"value":"a"}]}],"` + key + `":[{"audit_id":"2"}],"has_more":false}`)
+		require.Len(t, page.Data, 1, key)
+		assert.True(t, page.Data[0].Equal(brellium.Audit{AuditID: "2"}), "%+v", page.Data[0])
+		assert.JSONEq(t, `{"audit_id":"2"}`, string(page.Data[0].RawJSON()))
+	}
+
+	var audits []brellium.Audit
+	for _, fields := range []string{`"audit_id":"1","status":"complete","flags":["Failed"]`, `"audit_id":"2"`} {
+		client, mock := resourceMock(t)
+		mock.RegisterResponder(http.MethodGet, "/v2/x", httpmock.NewStringResponder(200, `[{`+fields+`}]`))
+		require.NoError(t, client.Do(t.Context(), http.MethodGet, "/v2/x", nil, &audits))
+	}
+	assert.True(t, audits[0].Equal(brellium.Audit{AuditID: "2"}), "%+v", audits[0])
+
+	var document brellium.Document
+	for _, metadata := range []string{`{"patient":"1","ward":"3"}`, `{"patient":"2"}`} {
+		require.NoError(t, json.Unmarshal([]byte(`{"external_metadata":`+metadata+`}`), &document))
+	}
+	assert.Equal(t, brellium.Metadata{"patient": "2"}, document.ExternalMetadata)
 }
 
 func TestTheBodyOfADecodeErrorIsBounded(t *testing.T) {

@@ -233,21 +233,44 @@ func (s *DocumentService) Create(ctx context.Context, params DocumentCreateParam
 	return result, nil
 }
 
-// arrange puts the documents into the order of the inputs, as far as they have
-// external ids. It returns why they are not those of the inputs, "" if they are.
+// arrange puts the documents into the order of the inputs, by their external ids and
+// file names. Those that have neither stay where they are, if the others do. It
+// returns why they are not those of the inputs, "" if they are.
 func (d *DocumentCreateResult) arrange(inputs []DocumentInput) string {
 	if len(d.Documents) != len(inputs) {
 		return "the body has " + plural(len(d.Documents), "document") + " instead of " + strconv.Itoa(len(inputs))
 	}
+	placed, left, moved := make([]bool, len(inputs)), len(inputs), false
+	for _, of := range []func(DocumentInput, Document) bool{
+		func(in DocumentInput, d Document) bool { return in.ExternalID != "" && d.ExternalID == in.ExternalID },
+		func(in DocumentInput, d Document) bool {
+			return d.Filename == in.Filename && (d.ExternalID == "" || in.ExternalID == "")
+		},
+	} {
+		for i, in := range inputs {
+			for n := range d.Documents { // that at the same place first
+				at := (i + n) % len(inputs)
+				if !placed[i] && !placed[at] && of(in, d.Documents[at]) {
+					d.Documents[i], d.Documents[at] = d.Documents[at], d.Documents[i]
+					placed[i], moved = true, moved || n > 0
+					left--
+				}
+			}
+		}
+	}
+	documents := map[string]bool{}
 	for i, in := range inputs {
-		if in.ExternalID == "" || d.Documents[i].ExternalID == "" {
-			continue
-		}
-		at := slices.IndexFunc(d.Documents[i:], func(d Document) bool { return d.ExternalID == in.ExternalID })
-		if at < 0 {
+		received := d.Documents[i]
+		switch {
+		case in.ExternalID != "" && received.ExternalID != "" && in.ExternalID != received.ExternalID:
 			return "the external_id of a document of the body is not one of the request"
+		case documents[received.DocumentID]:
+			return "the body has one document for two of the request"
 		}
-		d.Documents[i], d.Documents[i+at] = d.Documents[i+at], d.Documents[i]
+		documents[received.DocumentID] = true
+	}
+	if moved && left > 1 {
+		return "the documents of the body are in another order"
 	}
 	return ""
 }
@@ -507,9 +530,10 @@ func (s *DocumentService) newAuditWait(ctx context.Context, documentIDs []string
 		if err := validateID("documentIDs["+strconv.Itoa(i)+"]", id); err != nil {
 			return nil, err
 		}
-		if w.byID[id] == nil {
-			w.byID[id] = &awaitedDocument{id: id}
-			w.left = append(w.left, w.byID[id])
+		key := canonicalID(id)
+		if w.byID[key] == nil {
+			w.byID[key] = &awaitedDocument{id: id}
+			w.left = append(w.left, w.byID[key])
 		}
 	}
 	return w, nil
@@ -628,7 +652,7 @@ func (w *auditWait) ask(ctx context.Context) (err error) {
 // saw takes note of an audit from the list.
 func (w *auditWait) saw(audit *Audit) error {
 	for _, id := range audit.Documents {
-		if d := w.byID[id]; d != nil {
+		if d := w.byID[canonicalID(id)]; d != nil {
 			if err := w.update(d, audit); err != nil {
 				return err
 			}
@@ -662,7 +686,7 @@ func (w *auditWait) update(d *awaitedDocument, audit *Audit) error {
 
 // finish reports the result of a document.
 func (w *auditWait) finish(d *awaitedDocument, audit *Audit, err error) error {
-	delete(w.byID, d.id)
+	delete(w.byID, canonicalID(d.id))
 	w.left = slices.DeleteFunc(w.left, func(other *awaitedDocument) bool { return other == d })
 	w.changed = true
 	if !w.report(&AuditResult{DocumentID: d.id, Audit: audit, Err: err}) {

@@ -146,6 +146,44 @@ func TestDocumentsCreateReturnsTheDocumentsOfTheRequest(t *testing.T) {
 	}
 }
 
+func TestDocumentsCreateMatchesFileNamesWhereExternalIDsAreMissing(t *testing.T) {
+	const order, one = "the documents of the body are in another order", "the body has one document for two of the request"
+	document := func(id, filename, externalID string) string {
+		return `{"document_id":"` + id + `","filename":"` + filename + `","external_id":"` + externalID + `"}`
+	}
+	for name, tc := range map[string]struct {
+		documents []string
+		ids       string
+		reason    string
+	}{
+		"in order":                     {[]string{document("1", "a.pdf", ""), document("2", "b.pdf", ""), document("3", "c.pdf", "c")}, "1 2 3", ""},
+		"in another order":             {[]string{document("2", "b.pdf", ""), document("3", "c.pdf", "c"), document("1", "a.pdf", "")}, "1 2 3", ""},
+		"only the name":                {[]string{document("3", "c.pdf", ""), document("2", "b.pdf", ""), document("1", "a.pdf", "")}, "1 2 3", ""},
+		"with ids of the server's":     {[]string{document("2", "b.pdf", "y"), document("1", "a.pdf", "x"), document("3", "c.pdf", "c")}, "1 2 3", ""},
+		"one other name":               {[]string{document("3", "c.pdf", "c"), document("1", "a.pdf", ""), document("2", "b_.pdf", "")}, "1 2 3", ""},
+		"other names, in order":        {[]string{document("1", "a_.pdf", ""), document("2", "b_.pdf", ""), document("3", "c.pdf", "c")}, "1 2 3", ""},
+		"other names, not in order":    {[]string{document("3", "c.pdf", "c"), document("2", "b_.pdf", ""), document("1", "a_.pdf", "")}, "", order},
+		"no names":                     {[]string{document("1", "", ""), document("2", "", ""), document("3", "", "")}, "1 2 3", ""},
+		"one document for two of them": {[]string{document("1", "a.pdf", ""), document("1", "b.pdf", ""), document("3", "c.pdf", "c")}, "", one},
+	} {
+		client, mock := resourceMock(t)
+		mock.RegisterResponder(http.MethodPost, "/v2/documents", httpmock.NewStringResponder(201, `{"documents":[`+strings.Join(tc.documents, ",")+`]}`))
+		result, err := client.Documents.Create(t.Context(), brellium.DocumentCreateParams{Documents: []brellium.DocumentInput{{Filename: "a.pdf"}, {Filename: "b.pdf"}, {Filename: "c.pdf", ExternalID: "c"}}})
+		if tc.reason != "" {
+			var decode *brellium.DecodeError
+			require.ErrorAs(t, err, &decode, name)
+			assert.Equal(t, tc.reason, decode.Reason, name)
+			continue
+		}
+		require.NoError(t, err, name)
+		var ids []string
+		for i := range result.Documents {
+			ids = append(ids, result.Documents[i].DocumentID)
+		}
+		assert.Equal(t, tc.ids, strings.Join(ids, " "), name)
+	}
+}
+
 func TestDocumentsCreateResponseWithoutDocumentsIsADecodeError(t *testing.T) {
 	for _, body := range []string{`{}`, `{"documents":[]}`, `{"documents":null}`, `{"documents":{}}`, `[]`} {
 		testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {

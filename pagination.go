@@ -2,6 +2,7 @@ package brellium
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"hash/maphash"
@@ -39,9 +40,9 @@ type Page[T any] struct {
 // p.NextCursor, and Next may be called again.
 //
 // Two errors come together with the page, so that its items are not lost: a
-// [PaginationError] if the page's link to the page after it is broken (it repeats an
-// earlier cursor, HasMore is true without a cursor, or the page does not say whether
-// another one follows), and a [DecodeError] for an item that is not an object or has
+// [PaginationError] if the page says that it failed, or if its link to the page after
+// it is broken (it repeats an earlier cursor or the items of an earlier page, HasMore
+// is true without a cursor, or the page does not say whether another one follows), and a [DecodeError] for an item that is not an object or has
 // no id. That item is left out of Data; RawJSON has it, and Next of the page works.
 func (p *Page[T]) Next(ctx context.Context) (*Page[T], error) {
 	if p.next == nil {
@@ -148,6 +149,8 @@ func (l *lister[T]) page(ctx context.Context, at place, cursor string, into *Res
 		broken = "HasMore is true without a cursor for the next page"
 	case !l.seen.add(next, at.number):
 		broken = "a repeated cursor: the list is a cycle"
+	case !addItems(&l.seen, p.Data, at.number):
+		broken = "a page with the items of an earlier one: the list is a cycle"
 	case at.empty == maxEmptyPages:
 		broken = "100 empty pages in a row"
 	case op.method != http.MethodGet:
@@ -178,7 +181,7 @@ type place struct{ number, seen, empty int }
 type cursors struct {
 	mu   sync.Mutex
 	seed maphash.Seed
-	page map[uint64]int // the page number that a cursor leads to
+	page map[uint64]int // the number of the page that a cursor leads to, or items precede
 }
 
 func (c *cursors) init(first string) {
@@ -191,7 +194,25 @@ func (c *cursors) init(first string) {
 // add reports whether cursor may lead to page number. It may not if it already
 // leads to another page. (A page may be fetched twice.)
 func (c *cursors) add(cursor string, number int) bool {
-	h := maphash.String(c.seed, cursor)
+	return c.addHash(maphash.String(c.seed, cursor), number)
+}
+
+// addItems is add for the resources of a page, since a server that ignores the cursor
+// may return a new one each time. Less than two may have moved from an earlier page.
+func addItems[T any](c *cursors, items []T, number int) bool {
+	var h maphash.Hash
+	h.SetSeed(c.seed)
+	for i := range items {
+		v, ok := jsonscan.Innermost(&items[i]).(record)
+		if !ok || len(items) < 2 {
+			return true
+		}
+		_, _ = h.Write(v.RawJSON())
+	}
+	return len(items) == 0 || c.addHash(h.Sum64(), number)
+}
+
+func (c *cursors) addHash(h uint64, number int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if earlier, again := c.page[h]; again {
@@ -351,6 +372,7 @@ func decodePage[T any](r okResponse, p *Page[T], limit int, at *place) (broken s
 			total = len(all.Data)
 		}
 	}
+	broken = cmp.Or(broken, r.failure())
 	if body.HasMore == nil && body.NextCursor == nil && broken == "" {
 		broken = linkMissing(r, total, *at, limit)
 	}

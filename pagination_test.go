@@ -63,6 +63,34 @@ func TestAllEndsAtACursorCycle(t *testing.T) {
 	assert.Equal(t, []string{"3", "4", "2"}, auditIDs(audits))
 }
 
+// A server that ignores the cursor may still make a new one for each page.
+func TestAllEndsAtAPageOfTheSameItems(t *testing.T) {
+	for items, cycle := range map[string]bool{
+		`{"user_id":"1"},{"user_id":"2"}`: true, `{"user_id":"1"},{"user_id":"2","name":"%d"}`: false, `{"user_id":"1"}`: false, ``: false,
+	} {
+		n := 0
+		client := testkit.NewStubClient(t, func(*http.Request) (*http.Response, error) {
+			n++
+			return testkit.Reply(200, nil, strings.ReplaceAll(`{"data":[`+items+`],"has_more":`+strconv.FormatBool(n < 20)+`,"next_cursor":"c%d"}`, "%d", strconv.Itoa(n))), nil
+		})
+		_, err := brellium.Collect(client.Users.All(t.Context(), brellium.UserListParams{}))
+		if !cycle {
+			require.NoError(t, err, items)
+			continue
+		}
+		var paging *brellium.PaginationError
+		require.ErrorAs(t, err, &paging)
+		assert.Equal(t, "a page with the items of an earlier one: the list is a cycle", paging.Reason)
+		assert.Equal(t, 2, n)
+
+		n = 0
+		first, err := client.Users.List(t.Context(), brellium.UserListParams{})
+		require.NoError(t, err)
+		_, err = first.Next(t.Context())
+		require.ErrorAs(t, err, &paging)
+	}
+}
+
 // openai/openai-go#890
 func TestEmptyPageWithACursorContinues(t *testing.T) {
 	client, mock := resourceMock(t)

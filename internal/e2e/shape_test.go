@@ -109,6 +109,10 @@ var listShapes = []shape{
 	{body: `{"data":[{"ID":"1"}],"meta":{"next_cursor":"4471100"}}`, ids: "1", reason: "the page has meta.next_cursor instead of has_more or next_cursor", paging: true},
 	{body: `{"data":[{"ID":"1"}],"4471100":{"next":1}}`, ids: "1", reason: "the page has next instead of has_more or next_cursor", paging: true},
 	{body: `{"data":[{"ID":"1"}],"meta":{"took":7}}`, ids: "1"},
+	{body: `{"data":null,"error":{"message":"4471100"}}`, reason: "the body has an error although the status is a success", paging: true},
+	{body: `{"data":[],"Errors":["4471100"],"has_more":false}`, reason: "the body has an error although the status is a success", paging: true},
+	{body: `{"data":[{"ID":"1"}],"success":false,"has_more":false}`, ids: "1", reason: "the field success is false although the status is a success", paging: true},
+	{body: `{"data":[{"ID":"1"}],"success":true,"deleted":false,"error":null,"errors":[],"has_more":false}`, ids: "1"},
 	{body: `{"data":[{"ID":"1"},7],"total_pages":3}`, ids: "1", reason: "the page has total_pages instead of has_more or next_cursor", paging: true},
 }
 
@@ -376,7 +380,7 @@ func TestKeysOfOtherAPIsThatMeanMore(t *testing.T) {
 		`,"hasMore":true`: "hasMore", `,"has_next":1`: "has_next", `,"pageInfo":{"hasNextPage":true,"endCursor":"x"}`: "pageInfo.hasNextPage", `,"more":"true"`: "more",
 		`,"last":false`: "last", `,"is_last_page":false`: "is_last_page", `,"remaining":5`: "remaining", `,"truncated":true`: "truncated",
 		`,"total":3`: "total", `,"total_count":"3"`: "total_count", `,"totalCount":3.0`: "totalCount", `,"count":3`: "count", `,"meta":{"total":3}`: "meta.total", `,"total":3,"page":1`: "total",
-		`,"total_pages":2`: "total_pages", `,"page":1,"pages":2`: "pages", `,"cursor":"x"`: "cursor", `,"page":1`: "page", `,"pagination":{"page":1,"per_page":25}`: "pagination",
+		`,"total_pages":2`: "total_pages", `,"page":1,"pages":2`: "pages", `,"cursor":"x"`: "cursor", `,"page":1`: "page", `,"pagination":{"page":1,"per_page":2}`: "pagination", `,"pagination":{"page":1}`: "pagination", `,"cursor":"x","limit":25`: "cursor", `,"page":1,"marker":"x","limit":25`: "page",
 		`,"paging":{"cursors":{"after":"x"}}`: "paging", `,"has_more":null,"next":"x"`: "next", `,"next_cursor":null,"next_page_token":"x"`: "next_page_token",
 		`,"next":null,"has_next":true`: "has_next", `,"per_page":2`: "a full page has neither has_more nor next_cursor", `,"4471100":{"next_url":"x"}`: "next_url",
 
@@ -385,9 +389,13 @@ func TestKeysOfOtherAPIsThatMeanMore(t *testing.T) {
 		`,"hasMore":false`: "", `,"has_next":0`: "", `,"pageInfo":{"hasNextPage":false,"endCursor":"x"}`: "", `,"last":true,"page":1`: "", `,"last":"4471100","first":"x"`: "",
 		`,"total":2`: "", `,"total_count":"2"`: "", `,"total":1`: "", `,"count":2`: "", `,"total":2,"page":1,"per_page":2`: "", `,"page":1,"total_pages":1`: "", `,"meta":{"pagination":{"total":2,"page":1}}`: "",
 		`,"remaining":0`: "", `,"truncated":false`: "", `,"next":null,"page":1`: "", `,"next_cursor":null,"total":50`: "", `,"has_more":false,"total":50`: "", `,"limit":100`: "", `,"cursor":null`: "",
+		`,"page":1,"limit":25`: "", `,"per_page":"25","offset":"0"`: "", `,"pagination":{"page":1,"per_page":25}`: "",
 		`,"stats":{"total":4471100,"page":7,"count":9,"limit":1}`: "", `,"links":[{"rel":"self"}]`: "", `,"total":null`: "", `,"object":"list","took":7`: "", `,"more":null`: "", `,"next_steps":["x"]`: "",
 	} {
 		assert.Equal(t, key, read(2, rest, nil), rest)
+	}
+	for rest, key := range map[string]string{`,"page":1`: "", `,"meta":{"offset":0}`: "", `,"cursor":"x"`: "cursor"} { // of an empty page
+		assert.Equal(t, key, read(0, rest, nil), rest)
 	}
 	for rest, full := range map[string]bool{ // of a full page
 		``: true, `,"count":100`: true, `,"cursor":null`: true, `,"limit":200`: true, `,"links":{"self":"x"}`: true, `,"after":null`: true,

@@ -6,7 +6,6 @@ package jsonscan
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"reflect"
 	"strconv"
 	"strings"
@@ -14,23 +13,11 @@ import (
 )
 
 // Items returns the n items of the list at key in body, which has been decoded
-// already and so is a valid JSON object. They share its memory.
-func Items(body []byte, key string, n int) ([]json.RawMessage, error) {
-	if items, ok := scanItems(body, key, n); ok {
-		return items, nil
-	}
-	var list []json.RawMessage
-	if value, _ := Member(body, key); json.Unmarshal(value, &list) != nil || len(list) != n {
-		return nil, errors.New("the number of items differs")
-	}
-	return list, nil
-}
-
-// scanItems finds the items of the list at key in body, a valid JSON object, by their
-// bounds alone, which is many times faster than decoding them once more. It
+// already and so is a valid JSON object. They share its memory. It finds them by
+// their bounds alone, which is many times faster than decoding them once more, and
 // reports false where it cannot be sure to find what encoding/json has found:
 // the key comes twice, escaped or in another case, or there are not n items.
-func scanItems(body []byte, key string, n int) ([]json.RawMessage, bool) {
+func Items(body []byte, key string, n int) ([]json.RawMessage, bool) {
 	items := make([]json.RawMessage, 0, n)
 	found := false
 	for i := skipSpace(body, skipSpace(body, 0)+1); body[i] != '}'; {

@@ -21,9 +21,9 @@ var seeds = []string{
 	`{"metadata":{"a":[1.0,1e400,{"b":null}]},"attributes":null}`, `{"name":"\u0041\"\\"}`,
 }
 
-// FuzzScanItems holds the scanner against encoding/json: it finds the same
+// FuzzItems holds the scanner against encoding/json: it finds the same
 // bytes, or says that it cannot, and that only where a key leaves it in doubt.
-func FuzzScanItems(f *testing.F) {
+func FuzzItems(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add([]byte(seed))
 	}
@@ -35,17 +35,17 @@ func FuzzScanItems(f *testing.F) {
 			return
 		}
 		n := len(list.Data)
-		items, ok := scanItems(body, "data", n)
+		items, ok := Items(body, "data", n)
 		if ok {
 			require.Len(t, items, n)
 			for i := range items {
 				require.Equal(t, string(list.Data[i]), string(items[i]))
 				require.Equal(t, len(items[i]), cap(items[i]))
 			}
-			_, ok = scanItems(body, "data", n+1)
+			_, ok = Items(body, "data", n+1)
 			require.False(t, ok)
 			if n > 0 {
-				_, ok = scanItems(body, "data", n-1)
+				_, ok = Items(body, "data", n-1)
 				require.False(t, ok)
 			}
 			return

@@ -17,6 +17,8 @@ type Paging struct {
 	Whole  string // a total that is reached
 	Scheme string // another way of paging, which does not say whether a page follows
 	Full   string // a page size that the page has
+
+	numbered, opaque, short bool // a page number or offset; a cursor; a page size that the page does not have
 }
 
 // pagingKeys are the kinds of keys, whose names are without separators and in lower
@@ -46,7 +48,11 @@ var pagingKeys = func() map[string]string {
 }()
 
 // Read reads a list response.
-func (p *Paging) Read(page []byte) { p.read(page, "", 0, true) }
+func (p *Paging) Read(page []byte) {
+	if p.read(page, "", 0, true); p.numbered && !p.opaque && (p.short || p.Items == 0) {
+		p.Whole = p.Scheme // the last page of those with numbers
+	}
+}
 
 // read reads an object at prefix. known is false where its name says nothing of
 // paging: its numbers may then count something else.
@@ -88,8 +94,10 @@ func (p *Paging) read(object []byte, prefix string, depth int, known bool) {
 			set(&p.Whole, n <= float64(max(p.Pages, 1)))
 		case isNumber && use == "size":
 			set(&p.Full, n > 0 && float64(p.Items) >= n)
+			p.short = p.short || float64(p.Items) < n
 		case use == "scheme":
 			set(&p.Scheme, form != "null" && string(value) != `""`)
+			p.numbered, p.opaque = p.numbered || isNumber, p.opaque || form == "text" && !isNumber && given
 		case use == "inner" && form == "a list": // of links
 			var links []struct{ Rel string }
 			_ = json.Unmarshal(value, &links)
