@@ -270,19 +270,21 @@ func (c *call) admitOnce(ctx context.Context, adm *admission) (admitted bool, er
 
 // release returns what adm holds, with what the attempt learned.
 func (c *call) release(ctx context.Context, adm *admission, result LimiterResult, signal block.Signal) {
+	defer func() { // also when Done of the caller's own limiter panics
+		if adm.slot {
+			<-c.route.sem
+		}
+		if adm.entered {
+			var changed bool
+			if c.last.retryAt, changed = c.route.guard.Settle(adm.pass, signal); changed {
+				c.reportBlock(ctx, signal, c.last.retryAt)
+			}
+		}
+		*adm = admission{}
+	}()
 	if adm.permit != nil {
 		adm.permit.Done(result)
 	}
-	if adm.slot {
-		<-c.route.sem
-	}
-	if adm.entered {
-		var changed bool
-		if c.last.retryAt, changed = c.route.guard.Settle(adm.pass, signal); changed {
-			c.reportBlock(ctx, signal, c.last.retryAt)
-		}
-	}
-	*adm = admission{}
 }
 
 // send sends an attempt that has been admitted and judges what came back.

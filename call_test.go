@@ -192,6 +192,19 @@ func TestOwnLimiter(t *testing.T) {
 		assert.PanicsWithValue(t, "limiter", func() { _ = testkit.Retrieve(t.Context(), client) })
 		require.NoError(t, testkit.Retrieve(t.Context(), client), "the one place is free again")
 	})
+	testkit.Bubble(t, "panics when it gets the result", func(t *testing.T, _ *brelliumtest.Emulator, _ *brellium.Client) {
+		var permit brellium.Permit = panickingPermit{}
+		client := with(t, func(context.Context) (brellium.Permit, error) { return permit, nil },
+			testkit.Reply(403, nil, "blocked"), testkit.Reply(403, nil, "blocked"), testkit.Reply(200, nil, testkit.SampleAudit))
+		for range 2 { // the second request is a probe
+			assert.PanicsWithValue(t, "permit", func() { _ = testkit.Retrieve(t.Context(), client) })
+		}
+		permit = nil
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		client.Resume()
+		require.NoError(t, testkit.Retrieve(ctx, client), "the one place is free again, and no probe is in flight")
+	})
 	testkit.Bubble(t, "gets the result of each attempt", func(t *testing.T, _ *brelliumtest.Emulator, _ *brellium.Client) {
 		var reported []brellium.LimiterResult
 		var after []bool
@@ -285,6 +298,11 @@ func TestAPanicInTheTransportLeavesTheTokenUnknown(t *testing.T) {
 	require.Len(t, results, 1)
 	assert.Equal(t, brellium.SpentUnknown, results[0].Spent)
 }
+
+// panickingPermit is a permit of a faulty limiter.
+type panickingPermit struct{}
+
+func (panickingPermit) Done(brellium.LimiterResult) { panic("permit") }
 
 // wrappingContext makes a new error at each call of Err.
 type wrappingContext struct{ context.Context }

@@ -242,7 +242,7 @@ func (s past) exchange(ctx context.Context, q *request) (reply, error) {
 	if q.place == front {
 		args[4] = 1
 	}
-	values, err := s.script.run(ctx, s.rdb, s.keys, args...).Slice()
+	values, err := s.script.run(ctx, s.rdb(), s.keys, args...).Slice()
 	if err != nil {
 		return reply{}, err
 	}

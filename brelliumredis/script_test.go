@@ -72,7 +72,7 @@ func newTimedStore(t testing.TB, rdb redis.UniversalClient) *timedStore {
 }
 
 func (s *timedStore) exchange(ctx context.Context, q *request) (reply, error) {
-	values, err := s.script.run(ctx, s.rdb, s.keys, append(q.args(), s.now)...).Slice()
+	values, err := s.script.run(ctx, s.rdb(), s.keys, append(q.args(), s.now)...).Slice()
 	if err != nil {
 		return reply{}, err
 	}
@@ -82,7 +82,7 @@ func (s *timedStore) exchange(ctx context.Context, q *request) (reply, error) {
 // dump returns the data in Redis in the same form as model.dump.
 func (s *timedStore) dump(t testing.TB) string {
 	ctx := context.Background()
-	pipe := s.rdb.Pipeline()
+	pipe := s.rdb().Pipeline()
 	record := pipe.HGetAll(ctx, s.keys[0])
 	tickets := pipe.ZRangeWithScores(ctx, s.keys[1], 0, -1)
 	leases := pipe.ZRangeWithScores(ctx, s.keys[2], 0, -1)
@@ -275,7 +275,7 @@ func (a asker) drain(worker string) (n int) {
 }
 
 func (a asker) field(name string) float64 {
-	f, err := a.s.rdb.HGet(context.Background(), a.s.keys[0], name).Float64()
+	f, err := a.s.rdb().HGet(context.Background(), a.s.keys[0], name).Float64()
 	require.NoError(a.t, err)
 	return f
 }
@@ -331,12 +331,12 @@ func TestUnknownBucketIsProbed(t *testing.T) {
 	lose := map[string]func(a asker){
 		"expired": func(a asker) {
 			for _, key := range a.s.keys {
-				ttl := a.s.rdb.PTTL(context.Background(), key).Val()
+				ttl := a.s.rdb().PTTL(context.Background(), key).Val()
 				require.LessOrEqual(a.t, ttl, 10*time.Minute)
-				require.NoError(a.t, a.s.rdb.Del(context.Background(), key).Err())
+				require.NoError(a.t, a.s.rdb().Del(context.Background(), key).Err())
 			}
 		},
-		"flushed": func(a asker) { require.NoError(a.t, a.s.rdb.FlushAll(context.Background()).Err()) },
+		"flushed": func(a asker) { require.NoError(a.t, a.s.rdb().FlushAll(context.Background()).Err()) },
 		"idle":    func(a asker) { a.pass(11 * time.Second) },
 	}
 	for name, lose := range lose {
@@ -346,11 +346,11 @@ func TestUnknownBucketIsProbed(t *testing.T) {
 				a.ask("one", quiet, spent(first, 99, 100))
 				require.Greater(t, a.drain("one"), 90)
 				for _, key := range a.s.keys[:1] {
-					ttl := a.s.rdb.PTTL(context.Background(), key).Val()
+					ttl := a.s.rdb().PTTL(context.Background(), key).Val()
 					require.Greater(t, ttl, 9*time.Minute, "a key expires, but not between two calls")
 				}
 				lose(a)
-				inFlight := a.s.rdb.ZCard(context.Background(), a.s.keys[3]).Val()
+				inFlight := a.s.rdb().ZCard(context.Background(), a.s.keys[3]).Val()
 				require.Equal(t, 1, a.drain("one"), "no full bucket")
 				a.pass(250 * time.Millisecond)
 				require.Equal(t, 1, a.drain("two"))
@@ -358,7 +358,7 @@ func TestUnknownBucketIsProbed(t *testing.T) {
 					a.pass(250 * time.Millisecond)
 					a.drain("three")
 				}
-				require.LessOrEqual(t, a.s.rdb.ZCard(context.Background(), a.s.keys[3]).Val(), inFlight+8)
+				require.LessOrEqual(t, a.s.rdb().ZCard(context.Background(), a.s.keys[3]).Val(), inFlight+8)
 				require.Zero(t, a.drain("four"), "at most eight are in flight")
 			})
 		})
@@ -447,7 +447,7 @@ func TestAttemptsOfADeadWorkerDelayNoOther(t *testing.T) {
 			a.pass(time.Second)
 			a.ask("alive")
 		}
-		require.LessOrEqual(t, a.s.rdb.ZCard(context.Background(), a.s.keys[3]).Val(), int64(21), "its attempts have ended")
+		require.LessOrEqual(t, a.s.rdb().ZCard(context.Background(), a.s.keys[3]).Val(), int64(21), "its attempts have ended")
 	})
 }
 
@@ -501,13 +501,13 @@ func TestNoValueOfARecordHoldsCallsForLong(t *testing.T) {
 	eachAsker(t, func(t *testing.T, a asker) {
 		for _, name := range fields {
 			for _, value := range []string{"-9000000000000000", "-900", "0", "9000000000000000", "-1e308", "1e308", "nan", "x"} {
-				require.NoError(t, a.s.rdb.FlushAll(context.Background()).Err())
+				require.NoError(t, a.s.rdb().FlushAll(context.Background()).Err())
 				a.ask("one", quiet, spent(a.ask("one"), 99, 100))
 				values := []any{name, value}
 				if name == "probe" {
 					values = append(values, "known", 0, "probes", 8)
 				}
-				require.NoError(t, a.s.rdb.HSet(context.Background(), a.s.keys[0], values...).Err())
+				require.NoError(t, a.s.rdb().HSet(context.Background(), a.s.keys[0], values...).Err())
 				for begin := a.s.now; ; {
 					r := a.ask("one")
 					if r.granted {
@@ -544,7 +544,7 @@ func TestResumeEndsThePauseOfAllWorkers(t *testing.T) {
 
 func TestRecordOfAnotherTypeIsAnError(t *testing.T) {
 	eachAsker(t, func(t *testing.T, a asker) {
-		require.NoError(t, a.s.rdb.Set(context.Background(), a.s.keys[0], "text", 0).Err())
+		require.NoError(t, a.s.rdb().Set(context.Background(), a.s.keys[0], "text", 0).Err())
 		_, err := a.s.exchange(context.Background(), &request{worker: "one", rate: 5, limit: 100, place: normal})
 		require.ErrorContains(t, err, "WRONGTYPE")
 	})
@@ -564,7 +564,7 @@ func TestOnlyAgesAreSent(t *testing.T) {
 // checkRecord checks the invariants of a record.
 func (s *timedStore) checkRecord(t testing.TB) {
 	ctx := context.Background()
-	record := s.rdb.HGetAll(ctx, s.keys[0]).Val()
+	record := s.rdb().HGetAll(ctx, s.keys[0]).Val()
 	f := func(name string) float64 {
 		v, err := strconv.ParseFloat(record[name], 64)
 		require.NoError(t, err, name)
@@ -572,13 +572,13 @@ func (s *timedStore) checkRecord(t testing.TB) {
 		return v
 	}
 	at := strconv.FormatFloat(f("at")-10e6, 'f', -1, 64)
-	inFlight := float64(s.rdb.ZCount(ctx, s.keys[3], "("+at, "+inf").Val())
+	inFlight := float64(s.rdb().ZCount(ctx, s.keys[3], "("+at, "+inf").Val())
 	require.LessOrEqual(t, f("high"), f("limit"))
 	require.LessOrEqual(t, f("low"), f("high"))
 	require.LessOrEqual(t, f("low"), f("limit")-inFlight)
 	require.GreaterOrEqual(t, f("limit"), 1.0)
 	require.GreaterOrEqual(t, f("others"), 0.0)
-	require.Equal(t, s.rdb.ZCard(ctx, s.keys[1]).Val(), s.rdb.ZCard(ctx, s.keys[2]).Val())
+	require.Equal(t, s.rdb().ZCard(ctx, s.keys[1]).Val(), s.rdb().ZCard(ctx, s.keys[2]).Val())
 }
 
 // For any arguments and any record, the script replies, leaves a valid record, and

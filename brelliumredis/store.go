@@ -127,7 +127,7 @@ func failed(ctx context.Context, err error) *redis.Cmd {
 
 // redisStore is the store in Redis.
 type redisStore struct {
-	rdb    redis.UniversalClient
+	rdb    func() redis.UniversalClient // a function, since dumpers cannot look inside one
 	script *script
 	keys   []string
 }
@@ -137,7 +137,7 @@ type redisStore struct {
 func newRedisStore(rdb redis.UniversalClient, bucket string) *redisStore {
 	prefix := "brellium:limit:1:{" + bucket + "}:"
 	return &redisStore{
-		rdb:    rdb,
+		rdb:    func() redis.UniversalClient { return rdb },
 		script: &script{source: exchangeSource},
 		keys:   []string{prefix + "state", prefix + "tickets", prefix + "leases", prefix + "attempts"},
 	}
@@ -149,7 +149,7 @@ func (s *redisStore) exchange(ctx context.Context, q *request) (r reply, err err
 			r, err = reply{}, errPanic
 		}
 	}()
-	values, err := s.script.run(ctx, s.rdb, s.keys, q.args()...).Slice()
+	values, err := s.script.run(ctx, s.rdb(), s.keys, q.args()...).Slice()
 	if err != nil {
 		return reply{}, err
 	}

@@ -431,10 +431,22 @@ func TestSecretIsNeverPrinted(t *testing.T) {
 	require.Contains(t, log.String(), "REDACTED")
 }
 
+// A dumper that walks a limiter does not reach the Redis client, whose options contain
+// a password, and whose buffers what was sent.
+func TestLimiterShowsNothingOfTheRedisClient(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Password: secret})
+	t.Cleanup(func() { _ = rdb.Close() })
+	require.Contains(t, spew(rdb), secret)
+	l, err := NewLimiter(rdb, LimiterOptions{})
+	require.NoError(t, err)
+	require.NotContains(t, spew(l), secret)
+	require.Contains(t, spew(l), defaultBucket)
+}
+
 // spew prints v as testify does in the difference of two values.
 func spew(v any) string {
 	var said strings.Builder
-	assert.Equal(recorderT{&said}, v, "another")
+	assert.Equal(recorderT{&said}, v, reflect.Zero(reflect.TypeOf(v)).Interface()) // another type would give no difference
 	return said.String()
 }
 

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/jarcoal/httpmock"
 	"github.com/stretchr/testify/assert"
@@ -110,6 +111,32 @@ func TestAProxyThatCannotBeReachedIsNamedAsThePlace(t *testing.T) {
 		var failed *brellium.ConnectionError
 		require.ErrorAs(t, err, &failed)
 		assert.Equal(t, reason, failed.Reason, "it does not name the host of the proxy")
+		for _, e := range tree(err) {
+			assert.Empty(t, find(printed(e), marker))
+		}
+	}
+}
+
+func TestWhatIsNoProxyIsNamedAsThePlace(t *testing.T) {
+	for _, c := range []struct {
+		reason  string
+		respond func(net.Conn)
+	}{
+		{"connection failed", func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-"+marker+"\r\n") }},
+		{"connection closed before a response", func(net.Conn) {}},
+		{"connection closed before a response", func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n") }},
+		{"the attempt timed out", func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }},
+	} {
+		proxy := listen(t, func(conn net.Conn) {
+			if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+				c.respond(conn)
+			}
+		})
+		transport := newTransport(t, nil)
+		transport.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: proxy, User: url.UserPassword(marker, marker)})
+		a, err := attempt(t, via(t, "https://api.example.test", transport, brellium.WithAttemptTimeout(500*time.Millisecond)), true)
+		assert.Equal(t, brellium.VerdictNeverSent, a.Verdict)
+		assert.Equal(t, "cannot connect through the proxy: "+c.reason, a.Reason)
 		for _, e := range tree(err) {
 			assert.Empty(t, find(printed(e), marker))
 		}

@@ -954,3 +954,61 @@ func TestHTTPTraceShowsWhetherARequestWasSent(t *testing.T) {
 		})
 	}
 }
+
+// failingConn loses each write once it is dead, as a connection that a firewall has
+// dropped.
+type failingConn struct {
+	net.Conn
+	dead *atomic.Bool
+}
+
+func (c failingConn) Write(p []byte) (int, error) {
+	if c.dead.Load() {
+		return 0, syscall.EPIPE
+	}
+	return c.Conn.Write(p)
+}
+
+// net/http shows only for a request with a body that the server refused it, and over
+// HTTP/1 never that nothing of it was written.
+func TestWhatNetHTTPHidesIsUnknown(t *testing.T) {
+	post := func(client *brellium.Client, body any) (brellium.Attempt, error) {
+		var resp brellium.Response
+		err := client.Do(t.Context(), http.MethodPost, "/v2/sync", body, nil, brellium.WithMaxRetries(0), brellium.WithResponseInto(&resp))
+		return resp.Attempts[0], err
+	}
+	address, refusing, requests, _ := http2Server(t, func(c net.Conn, stream uint32, _ int32) {
+		writeFrame(c, frameReset, 0, stream, 0, 0, 0, codeRefused)
+	})
+	server, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, nil)
+	dead := new(atomic.Bool)
+	dying := newTransport(t, nil)
+	dying.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		return failingConn{conn, dead}, err
+	}
+	overHTTP1 := via(t, server.URL, dying)
+	for _, c := range []struct {
+		name    string
+		client  *brellium.Client
+		body    any
+		verdict brellium.Verdict
+	}{
+		{"refused, without a body", via(t, address, refusing), nil, brellium.VerdictUnknown},
+		{"refused, with an empty object", via(t, address, refusing), struct{}{}, brellium.VerdictNeverSent},
+		{"dead, without a body", overHTTP1, nil, brellium.VerdictUnknown},
+		{"dead, with an empty object", overHTTP1, struct{}{}, brellium.VerdictUnknown},
+	} {
+		dead.Store(false)
+		if c.client == overHTTP1 {
+			_, err := post(c.client, nil)
+			require.NoError(t, err)
+			dead.Store(true)
+		}
+		a, err := post(c.client, c.body)
+		require.Error(t, err)
+		assert.Equal(t, c.verdict, a.Verdict, c.name)
+		assert.Equal(t, c.verdict == brellium.VerdictUnknown, brellium.OutcomeUnknown(err), c.name)
+	}
+	assert.EqualValues(t, 2, requests.Load(), "that the server refused")
+}

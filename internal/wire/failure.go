@@ -174,6 +174,9 @@ func (r *Result) Reason() string {
 			return "the proxy rejected the connection"
 		}
 	}
+	if r.proxied {
+		return "cannot connect through the proxy: " + r.reason()
+	}
 	return r.reason()
 }
 
@@ -209,9 +212,9 @@ func (r *Result) reason() string {
 		return "connection lost before a response"
 	case r.TimedOut:
 		return "the attempt timed out"
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF) && r.Status != 0:
+	case errors.Is(err, io.ErrUnexpectedEOF) && !r.unconnected, errors.Is(err, io.EOF) && r.Status != 0:
 		return "the response was cut off"
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "connection closed before a response"
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
 		return "the response was damaged"

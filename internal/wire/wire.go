@@ -53,6 +53,7 @@ type Result struct {
 	lost        bool // net/http was about to send the request again by itself
 	refused     bool // the server did not process it, by the rules of HTTP/2
 	unconnected bool // net/http certainly had no connection to send it on
+	proxied     bool // unconnected, where the connection was to go through a proxy
 }
 
 // Exchange is one exchange that has not begun.
@@ -90,8 +91,12 @@ func (x Exchange) RoundTrip(rt http.RoundTripper, req *http.Request, body Body, 
 			r.Err, r.TimedOut = ErrIdle, true
 		}
 	}
-	_, traces := rt.(*http.Transport) // an *http.Transport always calls the trace
+	t, traces := rt.(*http.Transport) // an *http.Transport always calls the trace
 	r.Sent = r.mayHaveSent(x.trace, traces, ended != nil)
+	if r.unconnected && traces && t.Proxy != nil {
+		proxy, _ := t.Proxy(req)
+		r.proxied = proxy != nil
+	}
 	return r
 }
 
