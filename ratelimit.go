@@ -90,9 +90,8 @@ type LimiterResult struct {
 //   - It backs off for other clients. Some clients do not back off, such as a
 //     wrapper that retries on 429 or a fixed token bucket. Next to them it is
 //     left with about 1 % of the tokens if together they want more than 5
-//     requests a second.
-//     Use fixed shares on both sides then ([WithRateLimit], [SplitRateLimit]), or
-//     [AdaptiveLimiterOptions].Floor.
+//     requests a second. Use fixed shares on both sides then ([WithRateLimit],
+//     [SplitRateLimit]), or [AdaptiveLimiterOptions].Floor.
 //   - It starts slowly: one request, then two concurrently, then more with each
 //     response. A short job on a full bucket therefore takes a few round trips
 //     longer. See [AdaptiveLimiterOptions].Exclusive.
@@ -110,8 +109,8 @@ type LimiterResult struct {
 //     as if others were active: jobs take 1–2 % longer if it is lower, and a part
 //     of it is left unused if it is higher.
 //   - If a server reports a refill in large steps, shares differ.
-//   - A call that is rate limited for its whole total time fails, one a minute
-//     and client while another client keeps the bucket empty.
+//   - A call that is rate limited for its whole total time fails: about one call
+//     a minute in each client, while another client keeps the bucket empty.
 //   - It is fair among processes, not among the goroutines or jobs of one.
 //
 // The zero AdaptiveLimiter is ready to use and equals one from
@@ -137,8 +136,8 @@ type AdaptiveLimiterOptions struct {
 	// Floor is how many requests a second the limiter tries at least while other
 	// clients send requests, apart from the waits that 429s ask for. It is for a
 	// process next to a client that does not back off. Many of these requests are
-	// rate limited. The floors of all processes should not add up to
-	// more than 5. It must be finite and not negative. The default is 0, no floor.
+	// rate limited. The floors of all processes should not add up to more than 5.
+	// It must be finite and not negative. The default is 0, no floor.
 	Floor float64
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -39,6 +41,15 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	cmd.SuggestionsMinimumDistance = 2
 	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
 		return usage("There is no command %q; did you mean %q?", path+" "+args[0], path+" "+similar[0])
+	}
+	var inGroups []string // "brellium upload" for "brellium documents upload"
+	for _, group := range cmd.Root().Commands() {
+		if sub, _, err := group.Find(args[:1]); err == nil && sub != group {
+			inGroups = append(inGroups, strconv.Quote(sub.CommandPath()))
+		}
+	}
+	if len(inGroups) > 0 {
+		return usage("There is no command %q; did you mean %s?", path+" "+args[0], strings.Join(inGroups, " or "))
 	}
 	return usage("There is no command %q; %q lists the commands.", path+" "+args[0], path+" --help")
 }

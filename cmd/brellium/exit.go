@@ -81,7 +81,7 @@ func explain(err error) (code int, text string) {
 	case errors.As(err, &invalid):
 		if invalid.Field == "credentials" || strings.Contains(invalid.Field, "ACCESS_TOKEN") || strings.Contains(invalid.Field, "CLIENT_") ||
 			invalid.Field == "WithClientCredentials" || invalid.Field == "WithAccessToken" {
-			return exitCredentials, "The credentials are incomplete or malformed: set BRELLIUM_CLIENT_ID and BRELLIUM_CLIENT_SECRET, or use --credentials FILE."
+			return exitCredentials, "The credentials are missing, incomplete or malformed: set BRELLIUM_CLIENT_ID and BRELLIUM_CLIENT_SECRET, or BRELLIUM_ACCESS_TOKEN, or use --credentials FILE."
 		}
 		return exitUsage, sentence(invalid.Error())
 	case errors.As(err, &blocked):

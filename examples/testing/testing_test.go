@@ -67,7 +67,8 @@ func TestWithHTTPMock(t *testing.T) {
 	httpmock.RegisterResponder("GET", "https://api.brellium.com/v2/audits/a1",
 		httpmock.NewStringResponder(200, `{"audit_id": "a1", "status": "complete"}`))
 
-	client, err := brellium.NewClient(brellium.WithAccessToken("test"), brellium.WithMaxRetries(0))
+	client, err := brellium.NewClient(brellium.WithAccessToken("test"), brellium.WithMaxRetries(0),
+		brellium.WithBaseURL("https://api.brellium.com")) // whatever BRELLIUM_BASE_URL says
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,10 +3,13 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,11 +69,24 @@ func TestUploadSurvivesFiveKilledProcesses(t *testing.T) {
 	}
 	emu := brelliumtest.New(brelliumtest.WithRateLimit(1e6, 1e6))
 	emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.OK().SlowRead(10*time.Millisecond).Forever())
-	require.NoError(t, emu.Start())
-	defer emu.Close()
+	var open atomic.Int64 // connections
+	server := emu.Server()
+	server.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			open.Add(-1)
+		}
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { _ = server.Serve(listener) }()
+	defer server.Close()
 	start := func() *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), uploadVariable+"="+dir, "BRELLIUM_BASE_URL="+emu.URL, "BRELLIUM_ACCESS_TOKEN=",
+		cmd.Env = append(os.Environ(), uploadVariable+"="+dir, "BRELLIUM_BASE_URL=http://"+listener.Addr().String(), "BRELLIUM_ACCESS_TOKEN=",
 			"BRELLIUM_CLIENT_ID="+emu.ClientID, "BRELLIUM_CLIENT_SECRET="+emu.ClientSecret)
 		cmd.Stderr = os.Stderr
 		require.NoError(t, cmd.Start())
@@ -89,7 +105,8 @@ func TestUploadSurvivesFiveKilledProcesses(t *testing.T) {
 		require.Eventually(t, func() bool { return arrived() >= before+5 }, 30*time.Second, time.Millisecond)
 		require.NoError(t, process.Process.Kill())
 		require.Error(t, process.Wait(), "it ended before it was killed")
-		time.Sleep(50 * time.Millisecond) // storage finishes what it has received
+		// Storage finishes what it has received, and then closes the connection.
+		require.Eventually(t, func() bool { return open.Load() == 0 }, 30*time.Second, 50*time.Millisecond)
 	}
 	require.NoError(t, start().Wait())
 	assert.Len(t, emu.Documents(), files, "every document exists once")
