@@ -355,6 +355,9 @@ func (s *AuditService) newest(ctx context.Context, documentID string, opts []Cal
 		case len(a.Documents) == 0:
 			reason = "an item of data has no documents that can be read"
 		case !slices.ContainsFunc(a.Documents, func(id string) bool { return canonicalID(id) == canonicalID(documentID) }):
+			if page.HasMore { // the filter was ignored, and a newer one may follow
+				return nil, oddRecord(opAuditsList, page, "the audits are of other documents than the one of the request")
+			}
 		case newest == nil:
 			newest = a
 		case a.Timestamp.IsZero() || newest.Timestamp.IsZero():
@@ -368,10 +371,7 @@ func (s *AuditService) newest(ctx context.Context, documentID string, opts []Cal
 		return newest, nil
 	case err != nil: // an item that cannot be used may be the one
 		return nil, err
-	case reason == "" && page.HasMore:
-		reason = "the audits are of other documents than the one of the request"
-	}
-	if reason != "" {
+	case reason != "":
 		return nil, oddRecord(opAuditsList, page, reason)
 	}
 	return nil, nil

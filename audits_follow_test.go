@@ -186,6 +186,7 @@ func TestWaitingEndsAtAnOddAudit(t *testing.T) {
 		"several without a time":      {list(`{"audit_id":"a","documents":["d"],"status":"complete"},{"audit_id":"b","documents":["d"],"status":"todo"}`), created, times, true},
 		"one of two without a time":   {list(`{"audit_id":"a","documents":["d"],"status":"complete","timestamp":"2025-01-01T00:00:00Z"},{"audit_id":"b","documents":["d"],"timestamp":1}`), created, times, true},
 		"audits of others, and more":  {`{"data":[{"audit_id":"a","documents":["x"]}],"has_more":true,"next_cursor":"c"}`, created, "the audits are of other documents than the one of the request", true},
+		"others too, and more":        {`{"data":[{"audit_id":"a","documents":["x"]},{"audit_id":"b","documents":["d"],"status":"complete"}],"has_more":true,"next_cursor":"c"}`, created, "the audits are of other documents than the one of the request", true},
 		"an audit without an id":      {list(`{"id":"a","documents":["d"]}`), created, "item 1 of data has no audit_id; it has id, documents", true},
 		"a list of another shape":     {`{"audits":[]}`, created, "the body has no data; it has audits", true},
 		"a document without a status": {none, `{"document_id":"d"}`, "the status of the document is missing or not known", true},
