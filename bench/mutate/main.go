@@ -6,26 +6,25 @@
 //	go run ./mutate -module brelliumredis -n 40
 //	go run ./mutate -only retry.go:120     # every mutant of one line
 //
-// The source stays as it is: the go command reads the changed file through its
-// -overlay flag. A mutant that does not compile is drawn again. A mutant that takes
-// a lock away runs under the race detector. Mutants that no test can notice, because
-// the program behaves the same, are listed with the reason in equivalent.txt.
+// The source stays as it is: the go command reads the changed files through its
+// -overlay flag. The mutants of functions are compiled together (see combined), and an
+// environment variable picks one. A mutant that does not compile is drawn again. A
+// mutant that takes a lock away runs under the race detector. Mutants that no test can
+// notice, because the program behaves the same, are listed with the reason in
+// equivalent.txt.
 package main
 
 import (
 	"bytes"
 	"cmp"
-	"context"
 	_ "embed"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -51,7 +50,8 @@ func main() {
 	n := flag.Int("n", 60, "how many mutants that compile to try")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()%1e6), "seed of the sample")
 	only := flag.String("only", "", "try every mutant of one place instead, `file[:line]`")
-	limit := flag.Duration("timeout", 3*time.Minute, "time for the tests of one mutant")
+	skip := flag.String("skip", "", "leave out the files whose name matches `pattern`")
+	limit := flag.Duration("timeout", 2*time.Minute, "time for the tests of one package with one mutant")
 	atLeast := flag.Float64("at-least", 0, "fail if a smaller `percentage` is noticed")
 	flag.Parse()
 
@@ -63,36 +63,44 @@ func main() {
 		sample = slices.DeleteFunc(all, func(m mutant) bool { return m.file != name || line != "" && line != fmt.Sprint(m.line) })
 		*n = len(sample)
 	} else {
-		draw := rand.New(rand.NewPCG(*seed, 0))
-		draw.Shuffle(len(sample), func(i, k int) { sample[i], sample[k] = sample[k], sample[i] })
+		random := rand.New(rand.NewPCG(*seed, 0))
+		random.Shuffle(len(sample), func(i, k int) { sample[i], sample[k] = sample[k], sample[i] })
 	}
-	fmt.Printf("%d places, seed %d\n", len(all), *seed)
+	if *skip != "" {
+		sample = slices.DeleteFunc(sample, func(m mutant) bool { return regexp.MustCompile(*skip).MatchString(m.file) })
+	}
+	fmt.Printf("%d places, seed %d\n", len(sample), *seed)
+	equivalent := len(sample)
+	sample = slices.DeleteFunc(sample, func(m mutant) bool { return m.equivalent() != "" })
+	equivalent -= len(sample)
 
-	var tried, noticed, equivalent int
+	var tried, noticed int
 	byOperator := map[string][2]int{}
-	for _, m := range sample {
-		if tried == *n {
-			break
+	for _, b := range draw(dir, sample, *n) {
+		if by, err := b.test(mutant{}, *limit); err == nil && by != "" {
+			log.Fatalf("%s fails without a mutant", by)
+		} else if err != nil {
+			log.Fatal(err)
 		}
-		if reason := m.equivalent(); reason != "" {
-			equivalent++
-			fmt.Printf("equivalent  %s (%s)\n", m, reason)
-			continue
+		for _, m := range b.mutants {
+			began := time.Now()
+			by, err := b.test(m, *limit)
+			if err != nil {
+				log.Fatal(err)
+			}
+			tried++
+			count := byOperator[m.operator]
+			count[0]++
+			result := "survived"
+			if by != "" {
+				result = "noticed by " + by
+				noticed++
+				count[1]++
+			}
+			byOperator[m.operator] = count
+			fmt.Printf("%s: %s (%.0f s)\n", m, result, time.Since(began).Seconds())
 		}
-		began := time.Now()
-		result := m.run(dir, *limit)
-		if result == "does not compile" {
-			continue
-		}
-		tried++
-		count := byOperator[m.operator]
-		count[0]++
-		if result != "survived" {
-			noticed++
-			count[1]++
-		}
-		byOperator[m.operator] = count
-		fmt.Printf("%-10s  %s (%.0f s)\n", result, m, time.Since(began).Seconds())
+		os.RemoveAll(b.dir)
 	}
 
 	fmt.Println("\noperator                noticed")
@@ -143,6 +151,7 @@ type mutant struct {
 	operator string
 	source   []byte
 	edits    []edit // in the order of the source
+	function *function
 }
 
 // edit replaces source[from:to].
@@ -161,14 +170,16 @@ func (m mutant) String() string {
 }
 
 // mutated returns the source with the change.
-func (m mutant) mutated() []byte {
+func (m mutant) mutated() string { return apply(m.source, 0, len(m.source), m.edits) }
+
+// apply returns source[from:to] with edits, which are in the order of the source.
+func apply(source []byte, from, to int, edits []edit) string {
 	var out []byte
-	at := 0
-	for _, e := range m.edits {
-		out = append(append(out, m.source[at:e.from]...), e.with...)
-		at = e.to
+	for _, e := range edits {
+		out = append(append(out, source[from:e.from]...), e.with...)
+		from = e.to
 	}
-	return append(out, m.source[at:]...)
+	return string(append(out, source[from:to]...))
 }
 
 // equivalent returns why no test can notice the mutant, from equivalent.txt: lines of
@@ -183,53 +194,4 @@ func (m mutant) equivalent() string {
 		}
 	}
 	return ""
-}
-
-// run tests the mutant: its own package first, then what imports it.
-func (m mutant) run(module string, limit time.Duration) string {
-	dir, err := os.MkdirTemp("", "mutate")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	original, _ := filepath.Abs(filepath.Join(module, filepath.FromSlash(m.file)))
-	changed := filepath.Join(dir, filepath.Base(m.file))
-	overlay := filepath.Join(dir, "overlay.json")
-	text, _ := json.Marshal(map[string]any{"Replace": map[string]string{original: changed}})
-	if err := errors.Join(os.WriteFile(changed, m.mutated(), 0o600), os.WriteFile(overlay, text, 0o600)); err != nil {
-		log.Fatal(err)
-	}
-
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	own := "./" + filepath.ToSlash(filepath.Dir(m.file))
-	if command(ctx, module, "build", "-overlay", overlay, own) != nil {
-		return "does not compile"
-	}
-	test := []string{"test", "-overlay", overlay, "-failfast", "-vet=off", "-timeout", limit.String()}
-	if m.operator == "lock dropped" {
-		test = append(test, "-race")
-	}
-	for _, packages := range []string{own, "./..."} { // the second takes what it can from the test cache
-		if err := command(ctx, module, append(test, packages)...); err != nil {
-			if ctx.Err() != nil {
-				return "timed out"
-			}
-			return "noticed"
-		}
-	}
-	return "survived"
-}
-
-// command runs the go command with a limit on memory, which an endless loop would
-// otherwise use up.
-func command(ctx context.Context, dir string, args ...string) error {
-	limit := "16000000"
-	if slices.Contains(args, "-race") {
-		limit = "unlimited" // the race detector reserves terabytes of addresses
-	}
-	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", "ulimit -v " + limit + ` && exec go "$@"`, "go"}, args...)...)
-	cmd.Dir = dir
-	cmd.WaitDelay = 5 * time.Second
-	return cmd.Run()
 }

@@ -7,6 +7,7 @@ import (
 	"log"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // shifted gives each comparison and operator the one that it is changed to.
@@ -36,8 +37,13 @@ func mutantsOf(name string, source []byte) (all []mutant) {
 		log.Fatal(err)
 	}
 	offset := func(p token.Pos) int { return fset.Position(p).Offset }
+	var f *function
 	add := func(operator string, at token.Pos, edits ...edit) {
-		all = append(all, mutant{file: name, line: fset.Position(at).Line, operator: operator, source: source, edits: edits})
+		m := mutant{file: name, line: fset.Position(at).Line, operator: operator, source: source, edits: edits}
+		if f != nil && edits[0].from >= f.body && edits[0].from < f.to {
+			m.function = f
+		}
+		all = append(all, m)
 	}
 	replace := func(operator string, n ast.Node, with string) {
 		add(operator, n.Pos(), edit{offset(n.Pos()), offset(n.End()), with})
@@ -102,6 +108,7 @@ func mutantsOf(name string, source []byte) (all []mutant) {
 				replace("statement removed", n, "")
 			}
 		case *ast.FuncDecl:
+			f = functionOf(n, offset)
 			if edits := locks(n, offset, text); len(edits) > 0 {
 				add("lock dropped", n.Pos(), edits...)
 			}
@@ -140,4 +147,72 @@ func method(call *ast.CallExpr) string {
 		return s.Sel.Name
 	}
 	return ""
+}
+
+// function is a function or a method, with what a copy of it under another name and a
+// call of the copy need.
+type function struct {
+	from, to, body int    // its offsets, and that of what follows the opening brace
+	edits          []edit // name each parameter and the copy
+	call           string // of the copy
+}
+
+// copied stands for what distinguishes the name of a copy.
+const copied = "__copy"
+
+// functionOf returns the function of a declaration, nil if it has no body.
+func functionOf(n *ast.FuncDecl, offset func(token.Pos) int) *function {
+	if n.Body == nil || n.Name.Name == "init" {
+		return nil
+	}
+	f := &function{from: offset(n.Pos()), to: offset(n.End()), body: offset(n.Body.Lbrace) + 1}
+	count := 0
+	names := func(list *ast.FieldList) (names []string) {
+		if list == nil {
+			return nil
+		}
+		for _, field := range list.List {
+			dots := ""
+			if _, ok := field.Type.(*ast.Ellipsis); ok {
+				dots = "..."
+			}
+			if len(field.Names) == 0 {
+				count++
+				name := "unnamed" + strconv.Itoa(count)
+				f.edits = append(f.edits, edit{offset(field.Type.Pos()), offset(field.Type.Pos()), name + " "})
+				names = append(names, name+dots)
+			}
+			for _, id := range field.Names {
+				name := id.Name
+				if name == "_" {
+					count++
+					name = "unnamed" + strconv.Itoa(count)
+					f.edits = append(f.edits, edit{offset(id.Pos()), offset(id.End()), name})
+				}
+				names = append(names, name+dots)
+			}
+		}
+		return names
+	}
+	if n.Recv != nil {
+		f.call = names(n.Recv)[0] + "."
+	}
+	f.edits = append(f.edits, edit{offset(n.Name.End()), offset(n.Name.End()), copied})
+	f.call += n.Name.Name + copied
+	if n.Type.TypeParams != nil {
+		var types []string
+		for _, field := range n.Type.TypeParams.List {
+			for _, id := range field.Names {
+				types = append(types, id.Name)
+			}
+		}
+		f.call += "[" + strings.Join(types, ", ") + "]"
+	}
+	f.call += "(" + strings.Join(names(n.Type.Params), ", ") + ")"
+	if n.Type.Results != nil {
+		f.call = "return " + f.call
+	} else {
+		f.call += "; return"
+	}
+	return f
 }
