@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"go/parser"
 	"go/token"
+	"hash/crc32"
 	"log"
 	"os"
 	"os/exec"
@@ -81,7 +82,8 @@ func (b *batch) compile() (dropped int) {
 		for _, at := range regexp.MustCompile(`(?m)^(\S+\.go):(\d+):`).FindAllStringSubmatch(out, -1) {
 			line, _ := strconv.Atoi(at[2])
 			for i, m := range b.mutants {
-				if m.file == filepath.ToSlash(filepath.Clean(at[1])) && lines[i][0] <= line && line <= lines[i][1] {
+				at := [2]string{filepath.ToSlash(filepath.Clean(at[1])), filepath.Base(at[1])}
+				if (at[0] == m.file || at[1] == short(m.file)) && lines[i][0] <= line && line <= lines[i][1] {
 					bad[i] = true
 				}
 			}
@@ -104,12 +106,16 @@ func (b *batch) compile() (dropped int) {
 	return dropped
 }
 
+// short returns a name for the changed file that is short, as the compiler cuts the
+// beginning off a longer one.
+func short(file string) string { return fmt.Sprintf("%08x.go", crc32.ChecksumIEEE([]byte(file))) }
+
 // overlay writes the changed files and returns the lines of each mutant's copy.
 func (b *batch) overlay() [][2]int {
 	replace := map[string]string{}
 	write := func(name, text string) {
 		original, _ := filepath.Abs(filepath.Join(b.module, filepath.FromSlash(name)))
-		changed := filepath.Join(b.dir, strings.NewReplacer("/", "_", ".go", "_mutated.go").Replace(name))
+		changed := filepath.Join(b.dir, short(name))
 		replace[original] = changed
 		if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
 			log.Fatal(err)
