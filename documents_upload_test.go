@@ -438,9 +438,6 @@ func TestAbsurdRetryAfterOfStorageFailsTheFile(t *testing.T) {
 			assert.True(t, ok)
 			assert.GreaterOrEqual(t, after, 24*time.Hour)
 		}
-		emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited("86400"))
-		err := testkit.Retrieve(t.Context(), client, brellium.WithTotalTimeout(0))
-		assert.ErrorIs(t, err, brellium.ErrRateLimited)
 	})
 }
 

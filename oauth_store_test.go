@@ -421,6 +421,14 @@ func TestTokenAndStoredTokenThatAreRevokedFailNoCall(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, a.call(t.Context(), sources[1]))
 		assert.Equal(t, 3, m.count(), "one mint serves both")
+
+		_, err = sources[1].fresh(t.Context(), nil)
+		require.NoError(t, err)
+		synctest.Wait()
+		a.refuseTokens(func(string) bool { return true })
+		before := a.requests
+		assert.True(t, refusedByAPI(a.call(t.Context(), sources[0])))
+		assert.Equal(t, 3, a.requests-before, "with the client's token, the store's and a new one")
 	})
 }
 

@@ -110,6 +110,18 @@ func TestWaitBeyondTheTotalTimeoutIsNotStarted(t *testing.T) {
 	}
 }
 
+func TestWithoutATotalTimeTheLongestWaitIsFiveMinutes(t *testing.T) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		emu.Inject(brelliumtest.OpAuditRetrieve, testkit.RateLimited("300"), brelliumtest.OK(), testkit.RateLimited("300.1"))
+		start := time.Now()
+		require.NoError(t, testkit.Retrieve(t.Context(), client, brellium.WithTotalTimeout(0)))
+		assert.InDelta(t, 300, time.Since(start).Seconds(), 1)
+		start = time.Now()
+		assert.ErrorIs(t, testkit.Retrieve(t.Context(), client, brellium.WithTotalTimeout(0)), brellium.ErrRateLimited)
+		assert.Zero(t, time.Since(start))
+	}, brellium.WithoutRateLimiter())
+}
+
 // homeylab/tdarr-exporter#105, hetznercloud/hcloud-go#814
 func TestWaitBeyondTheDeadlineIsNotStarted(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {

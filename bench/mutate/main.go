@@ -49,7 +49,7 @@ func main() {
 	module := flag.String("module", ".", "`directory` of the module in the repository")
 	n := flag.Int("n", 60, "how many mutants that compile to try")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()%1e6), "seed of the sample")
-	only := flag.String("only", "", "try every mutant of one place instead, `file[:line]`")
+	only := flag.String("only", "", "try every mutant of these places instead, `file[:line],…`")
 	skip := flag.String("skip", "", "leave out the files whose name matches `pattern`")
 	limit := flag.Duration("timeout", 2*time.Minute, "time for the tests of one package with one mutant")
 	atLeast := flag.Float64("at-least", 0, "fail if a smaller `percentage` is noticed")
@@ -59,8 +59,10 @@ func main() {
 	all := collect(dir, core[*module])
 	sample := all
 	if *only != "" {
-		name, line, _ := strings.Cut(*only, ":")
-		sample = slices.DeleteFunc(all, func(m mutant) bool { return m.file != name || line != "" && line != fmt.Sprint(m.line) })
+		places := strings.Split(*only, ",")
+		sample = slices.DeleteFunc(all, func(m mutant) bool {
+			return !slices.Contains(places, m.file) && !slices.Contains(places, fmt.Sprintf("%s:%d", m.file, m.line))
+		})
 		*n = len(sample)
 	} else {
 		random := rand.New(rand.NewPCG(*seed, 0))

@@ -157,8 +157,9 @@ type function struct {
 	call           string // of the copy
 }
 
-// copied stands for what distinguishes the name of a copy.
-const copied = "__copy"
+// copied stands for what distinguishes the name of a copy, which is not exported, as
+// tests list the exported ones.
+const copied = "copied_"
 
 // functionOf returns the function of a declaration, nil if it has no body.
 func functionOf(n *ast.FuncDecl, offset func(token.Pos) int) *function {
@@ -197,8 +198,8 @@ func functionOf(n *ast.FuncDecl, offset func(token.Pos) int) *function {
 	if n.Recv != nil {
 		f.call = names(n.Recv)[0] + "."
 	}
-	f.edits = append(f.edits, edit{offset(n.Name.End()), offset(n.Name.End()), copied})
-	f.call += n.Name.Name + copied
+	f.edits = append(f.edits, edit{offset(n.Name.Pos()), offset(n.Name.Pos()), copied})
+	f.call += copied + n.Name.Name
 	if n.Type.TypeParams != nil {
 		var types []string
 		for _, field := range n.Type.TypeParams.List {

@@ -161,7 +161,7 @@ func (b *batch) combined(name string, source []byte, lines [][2]int) string {
 		if m.file != name {
 			continue
 		}
-		id := fmt.Sprintf("%s%d", copied, i)
+		id := fmt.Sprintf("%s%d_", copied, i)
 		if calls[m.function.body] == "" {
 			functions = append(functions, m.function)
 		}
@@ -201,7 +201,9 @@ func (b *batch) test(m mutant, limit time.Duration) (by string, err error) {
 	dirs := slices.DeleteFunc(strings.Fields(list), func(dir string) bool {
 		return strings.Contains(dir[len(root):], "/examples/") || strings.Contains(dir[len(root):], "/cmd/")
 	})
-	slices.SortStableFunc(dirs, func(x, y string) int { return cmp.Compare(btoi(y == own), btoi(x == own)) })
+	if i := slices.Index(dirs, own); i > 0 {
+		dirs = append([]string{own}, slices.Delete(dirs, i, i+1)...)
+	}
 	if m.source == nil && len(b.mutants) == 1 {
 		return "", nil // nothing to compare: the one mutant is always there
 	}
@@ -240,13 +242,6 @@ func (b *batch) test(m mutant, limit time.Duration) (by string, err error) {
 		}
 	}
 	return "", nil
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // limited returns a command with a limit on memory, which an endless loop would
