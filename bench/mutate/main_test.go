@@ -1,9 +1,13 @@
 package main
 
 import (
+	"fmt"
+	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -55,6 +59,42 @@ func TestMutants(t *testing.T) {
 		"p.go:14 constant changed: true → false",
 		"p.go:16 error swallowed: err → nil",
 	}, got)
+}
+
+// Functions of every kind keep their type when their mutants are compiled with them.
+func TestCombinedMutantsCompile(t *testing.T) {
+	source := []byte(`package p
+
+type T[E any] struct{ n int }
+
+func (T[E]) unnamed(int, string) { println(1) }
+
+func (t *T[E]) blank(_ E, a, _ int, rest ...int) (n int, err error) { t.n = len(rest); return a + 1, err }
+
+func generic[A, B any](a A, f func(A) B) B { println(1); return f(a) }
+
+func none() { println(1) }
+
+var mutantOfThisRun string
+`)
+	b := batch{}
+	for _, m := range mutantsOf("p.go", source) {
+		if m.function != nil {
+			b.mutants = append(b.mutants, m)
+		}
+	}
+	require.Len(t, b.mutants, 10)
+	lines := make([][2]int, len(b.mutants))
+	text := b.combined("p.go", source, lines)
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "p.go", text, 0)
+	require.NoError(t, err, text)
+	_, err = new(types.Config).Check("p", fset, []*ast.File{file}, nil)
+	require.NoError(t, err, text)
+	for i, at := range lines {
+		assert.Contains(t, strings.Split(text, "\n")[at[0]-1], fmt.Sprintf("%s%d_", copied, i))
+		assert.Equal(t, 2, strings.Count(text, fmt.Sprintf("%s%d_", copied, i)), "a copy and its call")
+	}
 }
 
 // Every file of the core exists, so that none drops out unseen when it moves.
