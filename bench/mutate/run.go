@@ -192,20 +192,13 @@ func (b *batch) combined(name string, source []byte, lines [][2]int) string {
 // test that fails. A test that passes when it is run again alone does not count.
 func (b *batch) test(m mutant, limit time.Duration) (by string, err error) {
 	id := slices.IndexFunc(b.mutants, func(o mutant) bool { return m.source != nil && o.String() == m.String() })
-	list, err := b.command(context.Background(), b.module, "list", "-f", `{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}`, "./...")
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, list)
-	}
-	root, _ := filepath.Abs(b.module)
-	own := filepath.Join(root, filepath.FromSlash(filepath.Dir(m.file)))
-	dirs := slices.DeleteFunc(strings.Fields(list), func(dir string) bool {
-		return strings.Contains(dir[len(root):], "/examples/") || strings.Contains(dir[len(root):], "/cmd/")
-	})
-	if i := slices.Index(dirs, own); i > 0 {
-		dirs = append([]string{own}, slices.Delete(dirs, i, i+1)...)
-	}
 	if m.source == nil && len(b.mutants) == 1 {
 		return "", nil // nothing to compare: the one mutant is always there
+	}
+	root, _ := filepath.Abs(b.module)
+	dirs, err := b.tests(root, filepath.Join(root, filepath.FromSlash(filepath.Dir(m.file))))
+	if err != nil {
+		return "", err
 	}
 	for _, dir := range dirs {
 		binary := filepath.Join(b.dir, strings.ReplaceAll(dir[len(root):], "/", "_")+".test")
@@ -242,6 +235,34 @@ func (b *batch) test(m mutant, limit time.Duration) (by string, err error) {
 		}
 	}
 	return "", nil
+}
+
+// tests returns the directories of the tests that depend on the package in own, which
+// comes first. The examples are no tests of the core.
+func (b *batch) tests(root, own string) (dirs []string, err error) {
+	list, err := b.command(context.Background(), root, "list", "-test", "-f", `{{.ImportPath}} {{.Dir}} {{join .Deps " "}}`, "./...")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, list)
+	}
+	path := ""
+	for line := range strings.Lines(list) {
+		if f := strings.Fields(line); f[1] == own {
+			path = f[0]
+			break
+		}
+	}
+	for line := range strings.Lines(list) {
+		f := strings.Fields(line)
+		switch dir := f[1]; {
+		case !strings.HasSuffix(f[0], ".test"), !slices.Contains(f[2:], path),
+			strings.Contains(dir[len(root):], "/examples/"), strings.Contains(dir[len(root):], "/cmd/"):
+		case dir == own:
+			dirs = slices.Insert(dirs, 0, dir)
+		default:
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs, nil
 }
 
 // limited returns a command with a limit on memory, which an endless loop would
