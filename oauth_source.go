@@ -501,10 +501,8 @@ func (s *tokenSource) rememberRefusal(t *Token) {
 	if slices.ContainsFunc(s.refusals, t.is) {
 		return
 	}
-	if len(s.refusals) == refusedMemory {
-		s.refusals = slices.Delete(s.refusals, 0, 1)
-	}
 	s.refusals = append(s.refusals, t)
+	s.refusals = s.refusals[max(len(s.refusals)-refusedMemory, 0):]
 }
 
 // hold computes when t is to be renewed and when it expires, on both clocks.

@@ -26,9 +26,9 @@ func ParseURL(address string, plainHTTP func(host string) bool) (u url.URL, reas
 		return url.URL{}, "the upload URL is not https"
 	}
 	_, rest, _ := strings.Cut(address, "://")
-	if slash := strings.IndexByte(rest, '/'); slash >= 0 && parsed.RequestURI() != rest[slash:] {
-		parsed.Opaque, _, _ = strings.Cut(rest[slash:], "?") // is sent as it is
-		if parsed.RequestURI() != rest[slash:] {
+	if _, path, ok := strings.Cut(rest, "/"); ok && parsed.RequestURI() != "/"+path {
+		parsed.Opaque, _, _ = strings.Cut("/"+path, "?") // is sent as it is
+		if parsed.RequestURI() != "/"+path {
 			return url.URL{}, "the upload URL cannot be sent as it is"
 		}
 	}
