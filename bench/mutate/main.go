@@ -51,6 +51,7 @@ func main() {
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()%1e6), "seed of the sample")
 	only := flag.String("only", "", "try every mutant of these places instead, `file[:line],…`")
 	skip := flag.String("skip", "", "leave out the files whose name matches `pattern`")
+	quick := flag.Bool("quick", false, "leave out what needs test binaries of its own: outside functions, and locks")
 	limit := flag.Duration("timeout", 2*time.Minute, "time for the tests of one package with one mutant")
 	atLeast := flag.Float64("at-least", 0, "fail if a smaller `percentage` is noticed")
 	flag.Parse()
@@ -70,6 +71,9 @@ func main() {
 	}
 	if *skip != "" {
 		sample = slices.DeleteFunc(sample, func(m mutant) bool { return regexp.MustCompile(*skip).MatchString(m.file) })
+	}
+	if *quick {
+		sample = slices.DeleteFunc(sample, func(m mutant) bool { return !m.together() })
 	}
 	fmt.Printf("%d places, seed %d\n", len(sample), *seed)
 	equivalent := len(sample)

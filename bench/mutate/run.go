@@ -39,7 +39,7 @@ func draw(module string, sample []mutant, n int) (all []batch) {
 	for n > 0 && len(sample) > 0 {
 		k := min(n, len(sample))
 		for _, m := range sample[:k] {
-			if m.function != nil && m.operator != "lock dropped" {
+			if m.together() {
 				together.mutants = append(together.mutants, m)
 				n--
 				continue
@@ -58,6 +58,9 @@ func draw(module string, sample []mutant, n int) (all []batch) {
 	}
 	return all
 }
+
+// together reports whether m can be compiled together with others.
+func (m mutant) together() bool { return m.function != nil && m.operator != "lock dropped" }
 
 // compile writes the overlay, drops the mutants that do not compile, and returns how
 // many those are.
