@@ -145,6 +145,9 @@ func (s *TokenStore) Load(ctx context.Context, key string) (*brellium.Token, err
 	if err != nil || len(values) == 0 {
 		return nil, err
 	}
+	if len(values) < 2 {
+		return nil, errReply
+	}
 	record, ok := values[0].(string)
 	left, isNumber := values[1].(int64)
 	now, err := serverTime(values[2:])

@@ -338,6 +338,41 @@ func (c countedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// odd replaces each reply to a script, as a proxy might.
+type odd struct{ reply []any }
+
+func (o odd) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if c, ok := cmd.(*redis.Cmd); ok && err == nil {
+			c.SetVal(o.reply)
+		}
+		return err
+	}
+}
+
+func (o odd) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (o odd) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestReplyOfAnotherShapeIsAnError(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		keep(t, newStore(t, b.client(t), secret), "key", brellium.NewToken("Bearer", "value", time.Now().Add(time.Hour)))
+		for _, reply := range [][]any{{"x"}, {"x", int64(1), "2"}, {"x", int64(1), "2", "z"}, {"x", "1", "2", "3"}, {int64(1), int64(1), "2", "3"}} {
+			rdb := connect(t, b.addr())
+			rdb.AddHook(odd{reply: reply})
+			s := newStore(t, rdb, secret)
+			token, err := s.Load(t.Context(), "key")
+			require.ErrorIs(t, err, errReply, "%v", reply)
+			require.Nil(t, token)
+			lease, err := s.Lease(t.Context(), fmt.Sprint(reply), time.Minute)
+			require.ErrorIs(t, err, errReply, "%v", reply)
+			require.Nil(t, lease)
+		}
+	})
+}
+
 func TestLargeRecordIsNotRead(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		ctx := context.Background()
