@@ -119,11 +119,11 @@ func (r *request) url(base *url.URL) (url.URL, error) {
 	if r.path != "" {
 		last, _ = url.PathUnescape(r.path)
 		escaped = r.path
-	} else if open := strings.IndexByte(r.op.path, '{'); open >= 0 {
+	} else if start, _, ok := strings.Cut(r.op.path, "{"); ok {
 		if err := validateID(r.idField, r.id); err != nil {
 			return url.URL{}, err
 		}
-		prefix, last, escaped = r.op.path[:open], r.id, url.PathEscape(r.id)
+		prefix, last, escaped = start, r.id, url.PathEscape(r.id)
 	}
 	u := url.URL{Scheme: base.Scheme, Host: base.Host, Path: base.Path + prefix + last, RawQuery: r.query}
 	if escaped != last || base.RawPath != "" {

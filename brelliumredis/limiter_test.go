@@ -674,6 +674,22 @@ func TestRateLimitedCallIsRetriedFirst(t *testing.T) {
 	})
 }
 
+func TestIdleProcessDoesNotAskAnUnavailableRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := newLimiter(LimiterOptions{})
+		require.NoError(t, err)
+		b := &breaking{model: new(model)}
+		l.store = b
+		b.set(errors.New("gone"))
+		take(t, l)
+		settle(2 * time.Second)
+		require.True(t, l.Stats().Away)
+		trips := l.Stats().RoundTrips
+		settle(time.Minute)
+		require.Equal(t, trips, l.Stats().RoundTrips)
+	})
+}
+
 func TestLocalWaitsEndWhenRedisIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n notes
