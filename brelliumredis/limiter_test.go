@@ -674,6 +674,25 @@ func TestRateLimitedCallIsRetriedFirst(t *testing.T) {
 	})
 }
 
+func TestResumeEndsThePauseWhileRedisIsUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := newLimiter(LimiterOptions{})
+		require.NoError(t, err)
+		b := &breaking{model: new(model)}
+		l.store = b
+		b.set(errors.New("gone"))
+		take(t, l)
+		p, err := l.Acquire(t.Context())
+		require.NoError(t, err)
+		p.Done(brellium.LimiterResult{Refused: true, RetryAfter: 50 * time.Minute})
+		begin := time.Now()
+		time.AfterFunc(time.Minute, l.Resume)
+		take(t, l)
+		require.GreaterOrEqual(t, time.Since(begin), time.Minute)
+		require.Less(t, time.Since(begin), time.Minute+10*time.Second)
+	})
+}
+
 func TestIdleProcessDoesNotAskAnUnavailableRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := newLimiter(LimiterOptions{})
