@@ -185,7 +185,7 @@ func (c *call) attempt(ctx context.Context) {
 		}
 		return
 	}
-	c.send(ctx, &adm, queuedAt)
+	c.send(ctx, adm, queuedAt)
 	c.failure = c.failureOf(ctx)
 }
 
@@ -200,7 +200,7 @@ type admission struct {
 
 // admit waits until an attempt may be sent, on the caller's context and within
 // the total time, which does not include the queue before the first attempt.
-func (c *call) admit(caller context.Context) (adm admission, err error) {
+func (c *call) admit(caller context.Context) (admission, error) {
 	ctx := caller
 	if c.attempts > 0 && c.policy.totalTimeout > 0 {
 		var cancel context.CancelFunc
@@ -214,9 +214,11 @@ func (c *call) admit(caller context.Context) (adm admission, err error) {
 		ctx = context.WithValue(ctx, priorityKey{}, c.policy.priority)
 	}
 	for {
-		if admitted, err := c.admitOnce(ctx, &adm); err != nil {
-			return adm, c.admissionError(caller, ctx, err)
-		} else if admitted {
+		adm, admitted, err := c.admitOnce(ctx)
+		if err != nil {
+			return admission{}, c.admissionError(caller, ctx, err)
+		}
+		if admitted {
 			return adm, nil
 		}
 	}
@@ -224,25 +226,25 @@ func (c *call) admit(caller context.Context) (adm admission, err error) {
 
 // admitOnce reports false where a block began or ended while the attempt
 // waited, which then starts over under the new state.
-func (c *call) admitOnce(ctx context.Context, adm *admission) (admitted bool, err error) {
+func (c *call) admitOnce(ctx context.Context) (adm admission, admitted bool, err error) {
 	defer func() { // also when a limiter panics
 		if !admitted {
 			c.release(ctx, adm, LimiterResult{Spent: SpentNo}, block.Silent)
 		}
 	}()
 	if err = callerEnded(ctx); err != nil {
-		return false, err
+		return adm, false, err
 	}
 	r := c.route
 	if r.guard != nil {
 		if adm.pass, err = r.guard.Enter(ctx, r.tokens != nil); err != nil {
-			return false, err
+			return adm, false, err
 		}
 		adm.entered = true
 	}
 	if r.tokens != nil && r.tokens.ready() == nil { // before queueing, where it would hold a place
 		if _, err = c.waitForToken(ctx); err != nil {
-			return false, err
+			return adm, false, err
 		}
 	}
 	if r.sem != nil {
@@ -250,26 +252,26 @@ func (c *call) admitOnce(ctx context.Context, adm *admission) (admitted bool, er
 		case r.sem <- struct{}{}:
 			adm.slot = true
 		case <-ctx.Done():
-			return false, ctx.Err()
+			return adm, false, ctx.Err()
 		}
 	}
 	if r.limiter != nil {
 		if adm.permit, err = r.limiter.Acquire(ctx); err != nil {
-			return false, c.limiterError(ctx, err)
+			return adm, false, c.limiterError(ctx, err)
 		}
 	}
 	if r.tokens != nil { // and again, since it may have expired in the queue
 		if adm.token = r.tokens.ready(); adm.token == nil {
 			if adm.token, err = c.waitForToken(ctx); err != nil {
-				return false, err
+				return adm, false, err
 			}
 		}
 	}
-	return r.guard == nil || r.guard.Current(adm.pass), nil
+	return adm, r.guard == nil || r.guard.Current(adm.pass), nil
 }
 
 // release returns what adm holds, with what the attempt learned.
-func (c *call) release(ctx context.Context, adm *admission, result LimiterResult, signal block.Signal) {
+func (c *call) release(ctx context.Context, adm admission, result LimiterResult, signal block.Signal) {
 	defer func() { // also when Done of the caller's own limiter panics
 		if adm.slot {
 			<-c.route.sem
@@ -280,7 +282,6 @@ func (c *call) release(ctx context.Context, adm *admission, result LimiterResult
 				c.reportBlock(ctx, signal, c.last.retryAt)
 			}
 		}
-		*adm = admission{}
 	}()
 	if adm.permit != nil {
 		adm.permit.Done(result)
@@ -288,7 +289,7 @@ func (c *call) release(ctx context.Context, adm *admission, result LimiterResult
 }
 
 // send sends an attempt that has been admitted and judges what came back.
-func (c *call) send(caller context.Context, adm *admission, queuedAt time.Time) {
+func (c *call) send(caller context.Context, adm admission, queuedAt time.Time) {
 	sentAt := time.Now()
 	if c.attempts == 0 {
 		c.started = sentAt.Add(-c.waited)

@@ -435,6 +435,9 @@ func TestOptionsAreValidated(t *testing.T) {
 		require.ErrorAs(t, err, &invalid, field)
 		require.Equal(t, field, invalid.Field)
 	}
+	for _, valid := range []LimiterOptions{{Burst: 1, PerSecond: 1e-6}, {Burst: 1e6, PerSecond: 1e6}, {MaxDelay: 1}} {
+		require.NoError(t, second(NewLimiter(rdb, valid)))
+	}
 	require.Error(t, second(NewLimiter(nil, LimiterOptions{})))
 	require.Error(t, second(NewTokenStore(nil, TokenStoreOptions{ClientSecret: NewSecret("s")})))
 	require.Error(t, second(NewLimiter(rdb, LimiterOptions{Bucket: strings.Repeat("x", 201)})))
