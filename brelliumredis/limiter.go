@@ -638,7 +638,7 @@ func (l *Limiter) start(now time.Time) {
 	if l.away {
 		f.request.unseen += l.localInFlight
 	}
-	if l.undated == 0 {
+	if l.waiting > 0 && l.undated == 0 {
 		f.request.budget = 0
 		for w := range l.queued {
 			w.asked = f
