@@ -214,11 +214,10 @@ func (c *call) admit(caller context.Context) (admission, error) {
 		ctx = context.WithValue(ctx, priorityKey{}, c.policy.priority)
 	}
 	for {
-		adm, admitted, err := c.admitOnce(ctx)
-		if err != nil {
+		switch adm, admitted, err := c.admitOnce(ctx); {
+		case err != nil:
 			return admission{}, c.admissionError(caller, ctx, err)
-		}
-		if admitted {
+		case admitted:
 			return adm, nil
 		}
 	}
