@@ -93,15 +93,18 @@ func TestCommandPage(t *testing.T) {
 		// As on a terminal, but without colors and progress bars.
 		a := &app{output: &output{in: strings.NewReader(""), out: &out, err: &out, tty: true}}
 		root := newRoot(a)
-		root.SetArgs(strings.Fields(command)[1:])
+		args := strings.Fields(command)[1:]
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		if command == "brellium emulator" {
-			cancel() // it runs until then
+			args = append(args, "--addr", "127.0.0.1:0") // its usual port may be in use
+			cancel()                                     // it runs until then
 		}
+		root.SetArgs(args)
 		code := a.finish(ctx, root.ExecuteContext(ctx))
 		text := cut(out.String(), lines)
 		text = regexp.MustCompile(`(?m)^(\{.{150}).*`).ReplaceAllString(text, "$1…")
+		text = regexp.MustCompile(`(BASE_URL=http://127\.0\.0\.1):\d+`).ReplaceAllString(text, "$1:8080")
 		if code != exitDone {
 			text += fmt.Sprintf("$ echo $?\n%d\n", code)
 		}
