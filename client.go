@@ -275,9 +275,10 @@ func (c *Client) MarshalJSON() ([]byte, error) { return redact.Marshal(c) }
 // Do calls an endpoint that has no method yet, in the same way as every other
 // call and with the same errors. path starts with a slash, is escaped, and may
 // have a query. body is sent as JSON: nil for none, a [json.RawMessage] as it is,
-// and anything else encoded; a reader or a []byte is a [ValidationError]. The response is decoded into into. A response without
-// a body, such as a 204, is then a [DecodeError]; pass nil if there may be none.
-// With nil, a body is an error only if it is HTML or says that the request failed.
+// and anything else encoded; a reader or a []byte is a [ValidationError]. The
+// response is decoded into into. A response without a body, such as a 204, is then a
+// [DecodeError]; pass nil if there may be none. With nil, a body is an error only if
+// it is HTML or says that the request failed.
 //
 // A resource of this package is cleared and then decoded as by its own methods,
 // with RawJSON and an error if the response has no id. A *[Page] of any type is

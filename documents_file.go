@@ -40,9 +40,9 @@ type UploadFile struct {
 	// with all of them unchanged is the same document, also after a crash.
 	//
 	// Path counts as it is written; that of FileFromPath does not depend on the
-	// working directory. The two Unicode forms of an accented letter in Path and Filename do not
-	// differ (NFC is used), nor does the order of the keys in ExternalMetadata.
-	// The id is a UUID of version 8, made with SHA-256.
+	// working directory. The two Unicode forms of an accented letter in Path and
+	// Filename do not differ (NFC is used), nor does the order of the keys in
+	// ExternalMetadata. The id is a UUID of version 8, made with SHA-256.
 	ExternalID string
 	// DocType is optional.
 	DocType string
@@ -70,10 +70,10 @@ const NoContentType = "none"
 // FileFromPath returns the file at path, named by the last element of path. Its Path
 // is absolute, so that the external id that Upload makes is the same from every
 // working directory; a file that is moved is another document. Set ExternalID for an
-// id of your own. The file is opened when it is sent. If it changes before it has been sent, its
-// upload fails, and storage gets no complete request; upload it again. The error
-// is an [UploadError] if there is no such file, and a [ValidationError] if path
-// is not a regular file.
+// id of your own. The file is opened when it is sent. If it changes before it has
+// been sent, its upload fails, and storage gets no complete request; upload it again.
+// The error is an [UploadError] if there is no such file, and a [ValidationError] if
+// path is not a regular file.
 func FileFromPath(path string) (UploadFile, error) {
 	info, err := os.Stat(path)
 	if err != nil {

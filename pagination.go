@@ -42,8 +42,9 @@ type Page[T any] struct {
 // Two errors come together with the page, so that its items are not lost: a
 // [PaginationError] if the page says that it failed, or if its link to the page after
 // it is broken (it repeats an earlier cursor or the items of an earlier page, HasMore
-// is true without a cursor, or the page does not say whether another one follows), and a [DecodeError] for an item that is not an object or has
-// no id. That item is left out of Data; RawJSON has it, and Next of the page works.
+// is true without a cursor, or the page does not say whether another one follows),
+// and a [DecodeError] for an item that is not an object or has no id. That item is
+// left out of Data; RawJSON has it, and Next of the page works.
 func (p *Page[T]) Next(ctx context.Context) (*Page[T], error) {
 	if p.next == nil {
 		return nil, ErrNoMorePages

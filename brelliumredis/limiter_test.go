@@ -677,14 +677,20 @@ func TestRateLimitedCallIsRetriedFirst(t *testing.T) {
 	})
 }
 
+// awayLimiter returns a limiter that has found Redis unavailable.
+func awayLimiter(t *testing.T) *Limiter {
+	l, err := newLimiter(LimiterOptions{})
+	require.NoError(t, err)
+	b := &breaking{model: new(model)}
+	l.store = b
+	b.set(errors.New("gone"))
+	take(t, l)
+	return l
+}
+
 func TestResumeEndsThePauseWhileRedisIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := newLimiter(LimiterOptions{})
-		require.NoError(t, err)
-		b := &breaking{model: new(model)}
-		l.store = b
-		b.set(errors.New("gone"))
-		take(t, l)
+		l := awayLimiter(t)
 		p, err := l.Acquire(t.Context())
 		require.NoError(t, err)
 		p.Done(brellium.LimiterResult{Refused: true, RetryAfter: 50 * time.Minute})
@@ -698,12 +704,7 @@ func TestResumeEndsThePauseWhileRedisIsUnavailable(t *testing.T) {
 
 func TestIdleProcessDoesNotAskAnUnavailableRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := newLimiter(LimiterOptions{})
-		require.NoError(t, err)
-		b := &breaking{model: new(model)}
-		l.store = b
-		b.set(errors.New("gone"))
-		take(t, l)
+		l := awayLimiter(t)
 		settle(2 * time.Second)
 		require.True(t, l.Stats().Away)
 		trips := l.Stats().RoundTrips
