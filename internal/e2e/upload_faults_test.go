@@ -72,7 +72,7 @@ func TestUploadOf200FilesThroughFaultsAndFiveInterruptions(t *testing.T) {
 					options := brellium.UploadOptions{BatchSize: 50, IdleTimeout: 8 * time.Second}
 					if interrupted < interruptions {
 						// At any moment, with files in any state.
-						after := time.Duration(4+chance.IntN(6)) * time.Second
+						after := time.Duration(1000+chance.IntN(4000)) * time.Millisecond
 						timer := time.AfterFunc(after, interrupt)
 						defer timer.Stop()
 					}
