@@ -3,12 +3,9 @@ package brellium
 import (
 	"context"
 	"math"
-	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/brellium/brellium-go/internal/pace"
-	"github.com/brellium/brellium-go/internal/wait"
 )
 
 // RateLimit is the state of the organization's token bucket as one response
@@ -270,41 +267,6 @@ type priorityKey struct{}
 func PriorityFromContext(ctx context.Context) Priority {
 	p, _ := ctx.Value(priorityKey{}).(Priority)
 	return p
-}
-
-// limiterResult is what the attempt reports to the limiter. A wait longer than
-// longest, unless that is 0, holds the limiter no longer than that.
-func (o *outcome) limiterResult(longest time.Duration) LimiterResult {
-	a := LimiterResult{RateLimit: o.rate}
-	switch {
-	case o.Status == http.StatusTooManyRequests:
-		a.Spent, a.Refused, a.RetryAfter = SpentNo, true, o.retryAfter
-		if longest > 0 {
-			a.RetryAfter = min(a.RetryAfter, longest)
-		}
-	case o.Status == http.StatusUnauthorized, !o.Sent:
-		a.Spent = SpentNo
-	case o.verdict == VerdictBlocked:
-		a.Blocked = true
-	case o.rate.Known(), o.verdict == VerdictDone, o.verdict == VerdictRejected:
-		a.Spent = SpentYes
-	}
-	return a
-}
-
-// readRateLimit reads the three headers. Without a readable RateLimit-Remaining
-// the result is not known.
-func readRateLimit(h http.Header, now time.Time) RateLimit {
-	remaining, err := strconv.Atoi(h.Get("Ratelimit-Remaining"))
-	if err != nil || remaining < 0 {
-		return RateLimit{}
-	}
-	r := RateLimit{Remaining: remaining, ObservedAt: now}
-	if limit, err := strconv.Atoi(h.Get("Ratelimit-Limit")); err == nil && limit > 0 {
-		r.Limit = limit
-	}
-	r.Reset, _ = wait.Seconds(h.Get("Ratelimit-Reset"))
-	return r
 }
 
 // permit is a pace.Permit as a Permit.

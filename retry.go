@@ -63,6 +63,41 @@ func (o *outcome) readHeader() {
 	}
 }
 
+// limiterResult is what the attempt reports to the limiter. A wait longer than
+// longest, unless that is 0, holds the limiter no longer than that.
+func (o *outcome) limiterResult(longest time.Duration) LimiterResult {
+	a := LimiterResult{RateLimit: o.rate}
+	switch {
+	case o.Status == http.StatusTooManyRequests:
+		a.Spent, a.Refused, a.RetryAfter = SpentNo, true, o.retryAfter
+		if longest > 0 {
+			a.RetryAfter = min(a.RetryAfter, longest)
+		}
+	case o.Status == http.StatusUnauthorized, !o.Sent:
+		a.Spent = SpentNo
+	case o.verdict == VerdictBlocked:
+		a.Blocked = true
+	case o.rate.Known(), o.verdict == VerdictDone, o.verdict == VerdictRejected:
+		a.Spent = SpentYes
+	}
+	return a
+}
+
+// readRateLimit reads the three headers. Without a readable RateLimit-Remaining
+// the result is not known.
+func readRateLimit(h http.Header, now time.Time) RateLimit {
+	remaining, err := strconv.Atoi(h.Get("Ratelimit-Remaining"))
+	if err != nil || remaining < 0 {
+		return RateLimit{}
+	}
+	r := RateLimit{Remaining: remaining, ObservedAt: now}
+	if limit, err := strconv.Atoi(h.Get("Ratelimit-Limit")); err == nil && limit > 0 {
+		r.Limit = limit
+	}
+	r.Reset, _ = wait.Seconds(h.Get("Ratelimit-Reset"))
+	return r
+}
+
 // judge returns the verdict on an attempt and a short reason. It is the one
 // place that decides: by status first, by body second, and for an attempt
 // without a response by what was sent. guarded is false for a storage host,

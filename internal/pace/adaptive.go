@@ -17,6 +17,7 @@ const (
 // without it. They were chosen on the seeds 0 to 39.
 const (
 	probeEvery    = 250 * time.Millisecond // slower than the refill: after the first, no probe is rate limited (row 1)
+	probeSecond   = 150 * time.Millisecond // later for the second, since the bucket may have been empty (row 1)
 	openAfter     = 4                      // probes without a reported limit before nothing is paced: one proves nothing (row 1)
 	openEvery     = time.Millisecond       // the pace then, which only a loop that does nothing but send notices
 	reserve       = 2.0                    // tokens left while alone, for the first requests of a newcomer (row 34)
@@ -29,7 +30,9 @@ const (
 	fasterBy      = 1.05             // a measured refill faster by this factor is no error of measurement (row 29)
 	targetLeft    = 11.0             // tokens left while shared, for small bursts of others (row 11)
 	pullGain      = 0.8              // pulls all intervals to one unit, which makes shares equal; more empties the bucket (row 33)
+	unseenLeft    = 0.75             // tokens over the target to assume without a new response; more empties the bucket (rows 7, 25)
 	errorGain     = 3.3              // weight of the error of what remains; less empties the bucket (row 33)
+	stepPart      = 3.0              // of the bucket: one part more than was possible is a refill in a step (row 31)
 	minInterval   = 0.02             // seconds; far below the share of any process
 	maxInterval   = 18.0             // units; 80 processes need 16, and a longer one leaves tokens unused (rows 14, 30, 33)
 	retryWithin   = 4.0              // seconds; lets a call try often before its time is up (rows 14, 30)
@@ -177,6 +180,9 @@ func (a *Adaptive) Send(now time.Duration) Ticket {
 	a.add(-1)
 	a.sends++
 	a.slot, a.due = now, now+idleAfter
+	if a.sends == 1 {
+		a.slot += probeSecond
+	}
 	if a.mode == Shared {
 		// A send that was late by less than one interval is made up for.
 		a.slot = max(now-seconds(a.interval), a.next)
@@ -205,15 +211,15 @@ func (a *Adaptive) giveBack() {
 	a.spent--
 	a.add(1)
 	if a.mode == Probe {
-		a.slot -= probeEvery // the next probe need not wait
+		a.slot = a.at - probeEvery // the next probe need not wait
 	}
 }
 
 // nextInterval returns the interval in seconds to the next send while shared.
-// Each observation is acted on once: without a new one, half a token more than
-// the target is assumed.
+// Each observation is acted on once: without a new one, a little more than the
+// target is assumed.
 func (a *Adaptive) nextInterval() float64 {
-	left := a.target() + 0.5
+	left := a.target() + unseenLeft
 	if a.fresh {
 		left = a.left
 	}
@@ -379,6 +385,9 @@ func (a *Adaptive) learn(now time.Duration, t Ticket, remaining float64) {
 		a.base, a.baseAt = top+a.spent, now
 	}
 
+	if a.mode == Shared && bottom > a.high+a.limit/stepPart {
+		a.interval = a.unit() // for all who see the step, which makes shares equal
+	}
 	others := a.paces() && top < a.low-rounding
 	if others || !a.paces() || bottom > a.high+rounding {
 		// Others spent, nothing was known, an attempt never arrived, or the refill

@@ -52,11 +52,38 @@ func shared(t *testing.T) (*Adaptive, time.Duration) {
 func TestProbesUntilTheFirstResponse(t *testing.T) {
 	a := NewAdaptive(AdaptiveConfig{})
 	now := time.Duration(0)
-	for range 8 {
+	for n := range 8 {
 		now += a.Ready(now, false)
 		a.Send(now)
+		if n > 0 { // the first may have come to an empty bucket just before its refill
+			require.LessOrEqual(t, float64(n+1), DocumentedRate*now.Seconds(), "tokens for each that may have arrived")
+		}
 	}
-	require.Equal(t, 7*probeEvery, now, "the first at once, the others 250 ms apart")
+	require.Equal(t, 400*ms+6*probeEvery, now, "the first at once, the second after 400 ms, the others 250 ms apart")
+}
+
+// A response that cost nothing, such as a 401, does not delay the next attempt.
+func TestProbeThatCostNothingIsFollowedAtOnce(t *testing.T) {
+	a := NewAdaptive(AdaptiveConfig{})
+	now := exchange(a, 0, Report{Spent: SpentNo})
+	require.Zero(t, a.Ready(now, false))
+	a.Send(now)
+	require.Equal(t, probeEvery, a.Ready(now, false))
+}
+
+// A bucket that refills in steps has all at once what the slowest waited for: those who
+// see the step start from the same interval.
+func TestStepOfTheRefillMakesIntervalsEqual(t *testing.T) {
+	for interval, after := range map[float64]float64{8: 1, 0.1: 1, 1: 1} {
+		for jump, is := range map[int]float64{80: after, 20: interval} {
+			a, now := shared(t)
+			a.interval, a.low, a.high = interval, 5, 5
+			ticket := a.Send(now)
+			a.interval = interval
+			a.Done(now, ticket, ok(5+jump))
+			require.Equal(t, is, a.interval, "%d more than was possible", jump)
+		}
+	}
 }
 
 func TestFirstResponseShowsWhetherOthersSpend(t *testing.T) {

@@ -64,7 +64,7 @@ func TestAloneIsNeverRateLimitedAfterItsFirstResponse(t *testing.T) {
 		}
 		var firstResponse time.Duration
 		s.responded = func(now, sent time.Duration, r Report) {
-			if firstResponse == 0 && (r.Known || r.RateLimited) {
+			if firstResponse == 0 && (r.Known || r.RateLimited || r.Spent == SpentYes) {
 				firstResponse = now
 			}
 			if r.RateLimited && sent >= firstResponse {

@@ -1,6 +1,7 @@
 package pace
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"math/rand/v2"
@@ -97,12 +98,9 @@ func (q *Queue) Acquire(ctx context.Context, l Lane, rateLimited bool) (*Permit,
 	}
 	select {
 	case <-w.ready:
-		if w.err != nil {
-			return nil, w.err
-		}
 		// A context that ended at the same moment takes no permit.
-		if ctx.Err() == nil {
-			return w.permit, nil
+		if w.err != nil || ctx.Err() == nil {
+			return w.permit, w.err
 		}
 	case <-ctx.Done():
 	}
@@ -169,18 +167,17 @@ func (q *Queue) remove(w *waiter, now time.Duration) {
 func (p *Permit) Done(r Report) {
 	r.Jitter = rand.Float64()
 	q := p.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if p.ended {
-		return
-	}
-	p.ended = true
-	now := q.now()
-	q.machine.Done(now, p.ticket, r)
-	if r.RateLimited {
-		q.review(now)
-	}
-	q.dispatch(now)
+	q.locked(func(now time.Duration) {
+		if p.ended {
+			return
+		}
+		p.ended = true
+		q.machine.Done(now, p.ticket, r)
+		if r.RateLimited {
+			q.review(now)
+		}
+		q.dispatch(now)
+	})
 }
 
 // dispatch grants permits for as long as the machine allows, and sets the timer
@@ -196,11 +193,7 @@ func (q *Queue) dispatch(now time.Duration) {
 			q.passed[i]++
 		}
 		q.passed[l] = 0
-		first := &q.lists[2*l]
-		if first.Len() == 0 {
-			first = &q.lists[2*l+1]
-		}
-		w := first.Front().Value.(*waiter)
+		w := cmp.Or(q.lists[2*l].Front(), q.lists[2*l+1].Front()).Value.(*waiter)
 		w.permit = &Permit{queue: q, ticket: q.machine.Send(now)}
 		q.remove(w, now)
 	}
