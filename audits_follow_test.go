@@ -559,6 +559,26 @@ func TestFollowRestartsAWindowWhoseCursorIsRejected(t *testing.T) {
 	})
 }
 
+// A checkpoint whose window ends before it begins is no reason to ask for it forever.
+func TestFollowGoesOnAfterAWindowThatIsEmpty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		emu := brelliumtest.New(brelliumtest.WithSeedStart(time.Now().Add(-24 * time.Hour)))
+		emu.SeedAudits(20)
+		past := time.Now().Add(-48 * time.Hour)
+		for _, until := range []time.Time{past, past.Add(-time.Hour)} {
+			from := brellium.FollowCheckpoint{From: past, Until: until, Cursor: "c"}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			n := 0
+			for batch, err := range testkit.NewClient(t, emu).Audits.Follow(ctx, from, brellium.FollowOptions{CatchUp: true}) {
+				require.NoError(t, err)
+				n += len(batch.Audits)
+			}
+			cancel()
+			assert.Equal(t, 21, n)
+		}
+	})
+}
+
 func TestFollowEndsAWindowByTheAPIsClock(t *testing.T) {
 	// The local clock is an hour fast, or slow: the window must end half a minute
 	// before the API's present all the same.

@@ -106,6 +106,7 @@ func TestUploadOfOneFileTwiceInOneCallSendsItOnce(t *testing.T) {
 		require.NoError(t, err)
 		assert.Len(t, emu.Documents(), 2, "the name is part of what a document is")
 		assert.Equal(t, 2, emu.Count(brelliumtest.OpDocumentPut))
+		assert.Equal(t, 1, emu.Count(brelliumtest.OpDocumentCreate), "the second batch has no document of its own")
 		assert.Equal(t, results[0].DocumentID, results[3].DocumentID)
 		assert.Equal(t, []brellium.UploadStatus{"stored", "stored", "stored", "stored"}, statuses(results))
 		assert.Equal(t, 0, results[2].Attempts)

@@ -479,6 +479,33 @@ func TestOldTokensPutBackIntoTheStoreKeepNobodyOut(t *testing.T) {
 	}
 }
 
+// A token is saved beside the calls that go on: several goroutines may use what is
+// known of the store at once. Without its lock the race detector reports this test.
+func TestStateOfTheStoreIsSharedByGoroutines(t *testing.T) {
+	var said notices
+	g := &guardedStore{store: NewMemoryTokenStore(), now: time.Now, notify: said.add}
+	var workers sync.WaitGroup
+	for range 8 {
+		workers.Go(func() {
+			for range 100 {
+				g.failed(errStoreDown)
+				_ = g.ready()
+				g.works()
+			}
+		})
+	}
+	workers.Wait()
+	list := said.list()
+	require.NotEmpty(t, list)
+	failures := 0
+	for _, err := range list {
+		if err != nil {
+			failures++
+		}
+	}
+	assert.Equal(t, len(list), 2*failures, "each failure is reported once, and its end once")
+}
+
 func TestFailedMintReleasesTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &tokenEndpoint{err: errBadGateway}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -435,7 +436,10 @@ func TestOptionsAreValidated(t *testing.T) {
 		require.ErrorAs(t, err, &invalid, field)
 		require.Equal(t, field, invalid.Field)
 	}
-	for _, valid := range []LimiterOptions{{Burst: 1, PerSecond: 1e-6}, {Burst: 1e6, PerSecond: 1e6}, {MaxDelay: 1}} {
+	for _, valid := range []LimiterOptions{
+		{Burst: 1, PerSecond: 1e-6}, {Burst: 1e6, PerSecond: 1e6}, {MaxDelay: 1}, {LocalBurst: 1, LocalPerSecond: 1e-9},
+		{Bucket: strings.Repeat("x", 200)}, {Bucket: "!~"},
+	} {
 		require.NoError(t, second(NewLimiter(rdb, valid)))
 	}
 	require.Error(t, second(NewLimiter(nil, LimiterOptions{})))
@@ -767,6 +771,115 @@ func TestLateReplyIsUsed(t *testing.T) {
 		settle(time.Second)
 		for _, u := range m.attempts {
 			require.NotEqual(t, 2.0, u.attempt, "the grant that came too late was returned")
+		}
+	})
+}
+
+// A Redis that responds, but always too late, stays unavailable and is reported once.
+func TestSlowRedisStaysUnavailable(t *testing.T) {
+	var n notes
+	inBubble(t, LimiterOptions{LocalBurst: 20, LocalPerSecond: 5, Notify: n.add}, func(t *testing.T, l *Limiter, m *model) {
+		m.latency = 400 * time.Millisecond
+		for range 10 {
+			take(t, l)
+			settle(time.Second)
+			require.True(t, l.Stats().Away)
+		}
+		require.EqualValues(t, 10, l.Stats().Local)
+		require.Len(t, n.list(), 1)
+	})
+}
+
+// measuring is a store that records how many results each exchange reports.
+type measuring struct {
+	breaking
+	sizes []int
+}
+
+func (m *measuring) exchange(ctx context.Context, q *request) (reply, error) {
+	m.mu.Lock()
+	m.sizes = append(m.sizes, len(q.results))
+	m.mu.Unlock()
+	return m.breaking.exchange(ctx, q)
+}
+
+func TestResultsAreLimitedAndReportedInParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := newLimiter(LimiterOptions{})
+		require.NoError(t, err)
+		m := &measuring{breaking: breaking{model: new(model), err: errors.New("gone")}}
+		l.store = m
+		take(t, l)
+		settle(time.Second)
+		m.set(nil)
+		l.mu.Lock()
+		now := time.Now()
+		for i := range 1100 {
+			l.queueResult(result{kind: kindPaid, attempt: int64(i), sent: now}, false, now)
+		}
+		require.Len(t, l.pending, 1024)
+		require.EqualValues(t, 1099, l.pending[1023].attempt, "the newest are kept")
+		l.mu.Unlock()
+		m.sizes = nil
+		take(t, l)
+		settle(time.Minute)
+		require.Empty(t, l.pending)
+		most, all := 0, 0
+		for _, n := range m.sizes {
+			most, all = max(most, n), all+n
+		}
+		require.Equal(t, 64, most)
+		require.Equal(t, 1025, all, "and that of the last call")
+	})
+}
+
+func TestInvalidReplyOfTheScriptIsAnError(t *testing.T) {
+	valid := func() []any {
+		values := make([]any, 13)
+		for i := range values {
+			values[i] = int64(i)
+		}
+		values[11] = "7.5"
+		return values
+	}
+	r, err := parseReply(valid())
+	require.NoError(t, err)
+	require.Equal(t, reply{
+		epoch: 1, attempt: 2, ended: 3, delay: 5 * time.Microsecond, ahead: 7, wait: 8 * time.Microsecond,
+		least: 9 * time.Microsecond, held: 10 * time.Microsecond, high: 7.5, tickets: 12,
+	}, r)
+	for name, change := range map[string]func(values []any) []any{
+		"none":      func([]any) []any { return nil },
+		"one less":  func(values []any) []any { return values[:12] },
+		"nil":       func(values []any) []any { values[3] = nil; return values },
+		"a list":    func(values []any) []any { values[0] = []any{}; return values },
+		"no number": func(values []any) []any { values[11] = "x"; return values },
+		"a float":   func(values []any) []any { values[5] = 1.5; return values },
+	} {
+		_, err := parseReply(change(valid()))
+		require.ErrorIs(t, err, errReply, name)
+	}
+	require.Zero(t, micros(-1))
+	require.Positive(t, micros(math.MaxInt64))
+}
+
+// A process that is overtaken for the third time in a row asks a second later.
+func TestProcessThatIsOvertakenAsksLessOften(t *testing.T) {
+	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, _ *model) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		now := time.Now()
+		apply := func(r reply) time.Duration {
+			l.credit = -1
+			l.apply(&roundTrip{request: request{budget: -1, place: normal}}, r, now)
+			return l.askAt.Sub(now)
+		}
+		overtaken := reply{ticket: true, ahead: 3, wait: 200 * time.Millisecond}
+		for range 2 {
+			require.Equal(t, 200*time.Millisecond, apply(overtaken))
+			require.Equal(t, 200*time.Millisecond, apply(overtaken))
+			require.Equal(t, 1200*time.Millisecond, apply(overtaken))
+			require.Equal(t, 200*time.Millisecond, apply(reply{ticket: true, wait: 200 * time.Millisecond}), "the next in line")
 		}
 	})
 }
