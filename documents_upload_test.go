@@ -256,7 +256,7 @@ func TestUploadRejectsInvalidArguments(t *testing.T) {
 			assert.Nil(t, results)
 		})
 	}
-	results, err := client.Documents.Upload(t.Context(), nil, brellium.UploadOptions{})
+	results, err := client.Documents.Upload(t.Context(), nil, brellium.UploadOptions{BatchSize: 100})
 	require.NoError(t, err)
 	assert.Empty(t, results)
 	assert.Zero(t, emu.Count(brelliumtest.OpAny))

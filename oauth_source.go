@@ -164,9 +164,6 @@ func newTokenSource(cfg tokenSourceConfig) *tokenSource {
 	}
 	if cfg.store != nil {
 		s.store = &guardedStore{store: cfg.store, key: cfg.key, now: s.now, notify: cfg.notify}
-		if s.store.notify == nil {
-			s.store.notify = func(error) {}
-		}
 	}
 	return s
 }

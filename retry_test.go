@@ -42,6 +42,50 @@ func TestRetryAfterMayBeADate(t *testing.T) {
 	}, brellium.WithoutRateLimiter())
 }
 
+// Calls that were told to wait for the same time do not all come back at once. After a
+// 429 a limiter of this package spreads them itself, and the call is first in line.
+func TestWaitsThatTheServerAsksForHaveJitter(t *testing.T) {
+	for name, test := range map[string]struct {
+		status int
+		opts   []brellium.ClientOption
+		jitter bool
+	}{
+		"429":                    {429, nil, false},
+		"429, fixed share":       {429, []brellium.ClientOption{brellium.WithRateLimit(100, 100)}, false},
+		"429, without a limiter": {429, []brellium.ClientOption{brellium.WithoutRateLimiter()}, true},
+		"503":                    {503, nil, true},
+		"503, fixed share":       {503, []brellium.ClientOption{brellium.WithRateLimit(100, 100)}, true},
+		"503, without a limiter": {503, []brellium.ClientOption{brellium.WithoutRateLimiter()}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				least, most := time.Hour, time.Duration(0)
+				for range 100 {
+					failed := false
+					client := testkit.NewTokenClient(t, append(test.opts, testkit.WithTransport(testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) {
+						if !failed {
+							failed = true
+							return testkit.Reply(test.status, http.Header{"Retry-After": {"5"}}, "{}"), nil
+						}
+						return testkit.Reply(200, nil, testkit.SampleAudit), nil
+					})))...)
+					var r brellium.Response
+					require.NoError(t, testkit.Retrieve(t.Context(), client, brellium.WithResponseInto(&r)))
+					require.Len(t, r.Attempts, 2)
+					least, most = min(least, r.Attempts[1].Wait), max(most, r.Attempts[1].Wait)
+				}
+				assert.GreaterOrEqual(t, least, 5*time.Second)
+				assert.LessOrEqual(t, most, 5500*time.Millisecond)
+				if test.jitter {
+					assert.Greater(t, most-least, 200*time.Millisecond)
+				} else {
+					assert.Equal(t, 5*time.Second, most)
+				}
+			})
+		})
+	}
+}
+
 func TestInvalidRetryAfterFallsBackToResetOrOneSecond(t *testing.T) {
 	for _, tc := range []struct {
 		name, retryAfter, reset string

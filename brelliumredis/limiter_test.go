@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -790,15 +791,15 @@ func TestSlowRedisStaysUnavailable(t *testing.T) {
 	})
 }
 
-// measuring is a store that records how many results each exchange reports.
+// measuring is a store that records the results that each exchange reports.
 type measuring struct {
 	breaking
-	sizes []int
+	results [][]result
 }
 
 func (m *measuring) exchange(ctx context.Context, q *request) (reply, error) {
 	m.mu.Lock()
-	m.sizes = append(m.sizes, len(q.results))
+	m.results = append(m.results, slices.Clone(q.results))
 	m.mu.Unlock()
 	return m.breaking.exchange(ctx, q)
 }
@@ -820,13 +821,13 @@ func TestResultsAreLimitedAndReportedInParts(t *testing.T) {
 		require.Len(t, l.pending, 1024)
 		require.EqualValues(t, 1099, l.pending[1023].attempt, "the newest are kept")
 		l.mu.Unlock()
-		m.sizes = nil
+		m.results = nil
 		take(t, l)
 		settle(time.Minute)
 		require.Empty(t, l.pending)
 		most, all := 0, 0
-		for _, n := range m.sizes {
-			most, all = max(most, n), all+n
+		for _, results := range m.results {
+			most, all = max(most, len(results)), all+len(results)
 		}
 		require.Equal(t, 64, most)
 		require.Equal(t, 1025, all, "and that of the last call")
@@ -881,6 +882,25 @@ func TestProcessThatIsOvertakenAsksLessOften(t *testing.T) {
 			require.Equal(t, 1200*time.Millisecond, apply(overtaken))
 			require.Equal(t, 200*time.Millisecond, apply(reply{ticket: true, wait: 200 * time.Millisecond}), "the next in line")
 		}
+	})
+}
+
+func TestResultSaysWhenItsAttemptWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := newLimiter(LimiterOptions{})
+		require.NoError(t, err)
+		m := &measuring{breaking: breaking{model: new(model)}}
+		l.store = m
+		p, err := l.Acquire(t.Context())
+		require.NoError(t, err)
+		sent := time.Now()
+		settle(3 * time.Second)
+		p.Done(allowed(50, 100))
+		settle(time.Second)
+		results := slices.Concat(m.results...)
+		require.Len(t, results, 1)
+		require.Equal(t, sent, results[0].sent)
+		require.Equal(t, sent.Add(3*time.Second), results[0].received)
 	})
 }
 

@@ -90,11 +90,12 @@ func TestAFieldIsNamedOnlyAsFarAsOurTypesNameIt(t *testing.T) {
 		P *inner           `json:"p"`
 		Q map[string]inner `json:"q"`
 		S [][]inner        `json:"s"`
+		R []*inner         `json:"r"`
 	}
 	for path, want := range map[string]string{
 		"": "", "marker": "", "data": "data", "DATA.x_name": "data.x_name", "data.1.x_name": "data.x_name", "data.17.marker": "data",
 		"p.m": "p.m", "p.m.marker": "p.m", "q.marker.x_name": "q", "x_name": "x_name", "p.n": "p.N", "data.x_name.marker": "data.x_name",
-		"s.1.2.x_name": "s.x_name", "data.marker": "data", "marker.x_name": "",
+		"s.1.2.x_name": "s.x_name", "s.x_name": "s.x_name", "r.x_name": "r.x_name", "r.3.x_name": "r.x_name", "data.marker": "data", "marker.x_name": "",
 	} {
 		assert.Equal(t, want, KnownField(reflect.TypeFor[*outer](), path), path)
 	}
