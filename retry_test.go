@@ -86,6 +86,28 @@ func TestWaitsThatTheServerAsksForHaveJitter(t *testing.T) {
 	}
 }
 
+// A wait that would use up the total time, or reach the deadline, is not begun.
+func TestWaitThatUsesUpTheTimeIsNotBegun(t *testing.T) {
+	for reason, limits := range map[brellium.ExhaustedReason]struct{ total, deadline time.Duration }{
+		brellium.ExhaustedTotalTime: {10 * time.Second, time.Hour},
+		brellium.ExhaustedDeadline:  {time.Hour, 10 * time.Second},
+	} {
+		testkit.Bubble(t, string(reason), func(t *testing.T, _ *brelliumtest.Emulator, _ *brellium.Client) {
+			client := testkit.NewTokenClient(t, testkit.WithTransport(testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) {
+				return testkit.Reply(429, http.Header{"Retry-After": {"10"}}, "{}"), nil
+			})))
+			ctx, cancel := context.WithTimeout(t.Context(), limits.deadline)
+			defer cancel()
+			start := time.Now()
+			var exhausted *brellium.RetriesExhaustedError
+			require.ErrorAs(t, testkit.Retrieve(ctx, client, brellium.WithTotalTimeout(limits.total)), &exhausted)
+			assert.Equal(t, reason, exhausted.Reason)
+			assert.Equal(t, 1, exhausted.Attempts)
+			assert.Zero(t, time.Since(start))
+		})
+	}
+}
+
 func TestInvalidRetryAfterFallsBackToResetOrOneSecond(t *testing.T) {
 	for _, tc := range []struct {
 		name, retryAfter, reset string
