@@ -707,6 +707,31 @@ func TestResumeEndsThePauseWhileRedisIsUnavailable(t *testing.T) {
 	})
 }
 
+// A call that was sent while Redis was unavailable, and is rate limited once it is back,
+// pauses all processes at once.
+func TestRateLimitOfALocalCallIsReportedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := awayLimiter(t)
+		p, err := l.Acquire(t.Context())
+		require.NoError(t, err)
+		m := &measuring{breaking: breaking{model: new(model)}}
+		l.mu.Lock()
+		l.store = m
+		l.mu.Unlock()
+		settle(2 * time.Second)
+		take(t, l)
+		settle(time.Minute)
+		require.False(t, l.Stats().Away)
+		m.results = nil
+		p.Done(brellium.LimiterResult{Spent: brellium.SpentNo, Refused: true, RetryAfter: 7 * time.Second})
+		synctest.Wait()
+		results := slices.Concat(m.results...)
+		require.Len(t, results, 1)
+		require.Equal(t, kindRateLimited, results[0].kind)
+		require.GreaterOrEqual(t, results[0].hold, 7*time.Second)
+	})
+}
+
 func TestIdleProcessDoesNotAskAnUnavailableRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := awayLimiter(t)

@@ -229,7 +229,13 @@ func (b *batch) test(m mutant, limit time.Duration) (by string, err error) {
 			}
 			return cmp.Or(string(regexp.MustCompile(`(?m)^(panic|fatal error): .*`).Find(out)), err.Error())
 		}
-		failed := run()
+		failed := ""
+		if names := testsIn(filepath.Join(root, strings.TrimSuffix(filepath.FromSlash(m.file), ".go")+"_test.go")); m.source != nil && names != "" && dir == dirs[0] {
+			failed = run("-test.run=^(" + names + ")$") // most likely to notice
+		}
+		if failed == "" {
+			failed = run()
+		}
 		if strings.HasPrefix(failed, "Test") && run("-test.run=^"+failed+"$") == "" {
 			failed = run("-test.skip=^" + failed + "$")
 		}
@@ -238,6 +244,16 @@ func (b *batch) test(m mutant, limit time.Duration) (by string, err error) {
 		}
 	}
 	return "", nil
+}
+
+// testsIn returns the names of the tests in a file, separated by bars.
+func testsIn(name string) string {
+	source, _ := os.ReadFile(name) // most files have one of their own
+	var names []string
+	for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(source, -1) {
+		names = append(names, string(m[1]))
+	}
+	return strings.Join(names, "|")
 }
 
 // tests returns the directories of the tests that depend on the package in own, which
