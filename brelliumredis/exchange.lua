@@ -226,7 +226,7 @@ local function turn(ahead)
   if known == 1 then
     local short = (need + ahead - low) / refill * second
     local wait = short - second / refill - 1
-    if spending > others_floor then wait = min(wait, memory / 2 * second) end -- it may end sooner
+    if spending > others_floor then wait = min(wait, memory * second) end -- it may end sooner
     wait = max(min(hold - now, ask_again), wait)
     -- Workers that were served wait until the others have asked once.
     if served > learned and ahead > 0 then wait = max(wait, looked - now) end
@@ -303,4 +303,4 @@ local keep = string.format('%d', math.ceil((max(hold - now, 0) + 600 * second) /
 for i = 1, 4 do redis.call('PEXPIRE', KEYS[i], keep) end
 
 return {granted, epoch, attempt, snapshot, probing, delay * granted, ticket, ahead, wait, least,
-  math.ceil(max(hold - now, 0)), str(high), redis.call('ZCARD', KEYS[2])}
+  math.ceil(max(hold - now, 0)), str(high), redis.call('ZCARD', KEYS[2]), spending > others_floor and 1 or 0}

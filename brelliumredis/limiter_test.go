@@ -861,22 +861,22 @@ func TestResultsAreLimitedAndReportedInParts(t *testing.T) {
 
 func TestInvalidReplyOfTheScriptIsAnError(t *testing.T) {
 	valid := func() []any {
-		values := make([]any, 13)
+		values := make([]any, 14)
 		for i := range values {
 			values[i] = int64(i)
 		}
-		values[11] = "7.5"
+		values[11], values[13] = "7.5", int64(1)
 		return values
 	}
 	r, err := parseReply(valid())
 	require.NoError(t, err)
 	require.Equal(t, reply{
 		epoch: 1, attempt: 2, ended: 3, delay: 5 * time.Microsecond, ahead: 7, wait: 8 * time.Microsecond,
-		least: 9 * time.Microsecond, held: 10 * time.Microsecond, high: 7.5, tickets: 12,
+		least: 9 * time.Microsecond, held: 10 * time.Microsecond, high: 7.5, tickets: 12, others: true,
 	}, r)
 	for name, change := range map[string]func(values []any) []any{
 		"none":      func([]any) []any { return nil },
-		"one less":  func(values []any) []any { return values[:12] },
+		"one less":  func(values []any) []any { return values[:13] },
 		"nil":       func(values []any) []any { values[3] = nil; return values },
 		"a list":    func(values []any) []any { values[0] = []any{}; return values },
 		"no number": func(values []any) []any { values[11] = "x"; return values },

@@ -137,7 +137,7 @@ func (m *model) step(now float64, q *request) reply {
 			short := (need + ahead - m.low) / refill * modelSecond
 			wait = short - modelSecond/refill - 1
 			if others > 0.004*rate {
-				wait = min(wait, 5*modelSecond)
+				wait = min(wait, 10*modelSecond)
 			}
 			wait = max(min(m.hold-now, 10*modelSecond), wait)
 			if served > m.learned && ahead > 0 {
@@ -204,6 +204,7 @@ func (m *model) step(now float64, q *request) reply {
 	r.held = micros(int64(math.Ceil(max(m.hold-now, 0))))
 	r.high = m.high
 	r.tickets = len(m.tickets)
+	r.others = others > 0.004*rate
 	return r
 }
 

@@ -87,6 +87,7 @@ type reply struct {
 	held    time.Duration // how long no worker may send
 	high    float64       // upper bound of the tokens
 	tickets int           // how many workers wait
+	others  bool          // other clients spend
 }
 
 //go:embed exchange.lua
@@ -179,7 +180,7 @@ var (
 )
 
 func parseReply(values []any) (reply, error) {
-	const fields = 13
+	const fields = 14
 	var n [fields]int64
 	var r reply
 	if len(values) != fields {
@@ -202,7 +203,7 @@ func parseReply(values []any) (reply, error) {
 	r.granted, r.epoch, r.attempt, r.ended = n[0] == 1, n[1], n[2], n[3]
 	r.probing, r.delay = n[4] == 1, micros(n[5])
 	r.ticket, r.ahead, r.wait, r.least, r.held = n[6] == 1, int(n[7]), micros(n[8]), micros(n[9]), micros(n[10])
-	r.tickets = int(n[12])
+	r.tickets, r.others = int(n[12]), n[13] == 1
 	return r, nil
 }
 
