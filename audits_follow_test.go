@@ -41,6 +41,28 @@ func TestWaitForAuditReturnsItOnceItExists(t *testing.T) {
 	})
 }
 
+func TestWaitForAuditAsksLessAndLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []time.Time
+		client := testkit.NewStubClient(t, func(r *http.Request) (*http.Response, error) {
+			asked = append(asked, time.Now())
+			assert.Equal(t, "/v2/documents/d", r.URL.Path)
+			return testkit.Reply(200, nil, `{"document_id":"d","status":"in_progress"}`), nil
+		})
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		_, err := client.Documents.WaitForAudit(ctx, "d")
+		require.Error(t, err)
+		require.Equal(t, begun, asked[0])
+		for i, want := range []time.Duration{2 * time.Second, 3 * time.Second} {
+			assert.InDelta(t, want.Seconds(), asked[i+1].Sub(asked[i]).Seconds(), 0.2*want.Seconds())
+		}
+		last := asked[len(asked)-1].Sub(asked[len(asked)-2])
+		assert.InDelta(t, 30, last.Seconds(), 6)
+	})
+}
+
 func TestWaitForAuditEndsIfThereWillBeNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		emu := brelliumtest.New(brelliumtest.WithAuditDelay(time.Hour))

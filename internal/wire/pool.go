@@ -35,12 +35,11 @@ func Transport(hc *http.Client) http.RoundTripper {
 
 // NewTransport returns a transport like the shared one.
 func NewTransport() *http.Transport {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
 		Proxy: proxy,
 		// The response of a proxy to CONNECT as an error with its status.
 		OnProxyConnectResponse: checkProxy,
-		DialContext:            dialer.DialContext,
+		DialContext:            newDialer().DialContext,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    10 * time.Second,
 		ForceAttemptHTTP2:      true,
@@ -54,6 +53,10 @@ func NewTransport() *http.Transport {
 		// A ping finds a connection that is dead but not closed.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
 	}
+}
+
+func newDialer() *net.Dialer {
+	return &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 }
 
 // proxy returns the proxy of the environment, and none for a host that counts as

@@ -21,5 +21,9 @@ func TestNewTransport(t *testing.T) {
 	assert.NotNil(t, transport.Proxy)
 	assert.False(t, transport.DisableCompression)
 	assert.False(t, transport.DisableKeepAlives)
-	assert.Positive(t, transport.MaxResponseHeaderBytes)
+	assert.EqualValues(t, 256<<10, transport.MaxResponseHeaderBytes)
+	assert.Equal(t, 10*time.Second, transport.TLSHandshakeTimeout)
+	assert.Equal(t, 90*time.Second, transport.IdleConnTimeout)
+	assert.Equal(t, 10*time.Second, newDialer().Timeout)
+	assert.Equal(t, 15*time.Second, newDialer().KeepAlive)
 }
