@@ -208,6 +208,37 @@ func TestUploadContinuesWithTheOtherBatchesAfterARejection(t *testing.T) {
 	})
 }
 
+// closer counts how often it is closed.
+type closer struct {
+	io.Reader
+	closed *atomic.Int32
+}
+
+func (c closer) Close() error { c.closed.Add(1); return nil }
+
+func TestUploadClosesEachFileThatItOpens(t *testing.T) {
+	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
+		var opened, closed atomic.Int32
+		var files []brellium.UploadFile
+		for _, content := range []string{"", "content"} {
+			files = append(files, brellium.UploadFile{
+				Filename: "f" + content + ".pdf", ExternalID: "id" + content, Size: int64(len(content)),
+				Open: func() (io.ReadCloser, error) {
+					opened.Add(1)
+					return closer{strings.NewReader(content), &closed}, nil
+				},
+			})
+		}
+		emu.Inject(brelliumtest.OpDocumentPut, brelliumtest.Status(503, "SlowDown").Times(3))
+		_, err := client.Documents.Upload(t.Context(), files, brellium.UploadOptions{})
+		require.NoError(t, err)
+		assert.EqualValues(t, 5, emu.Count(brelliumtest.OpDocumentPut))
+		assert.GreaterOrEqual(t, opened.Load(), int32(5))
+		synctest.Wait()
+		assert.Equal(t, opened.Load(), closed.Load())
+	})
+}
+
 func TestUploadEndsWhenTheAPIDoesNotWork(t *testing.T) {
 	testkit.Bubble(t, "", func(t *testing.T, emu *brelliumtest.Emulator, client *brellium.Client) {
 		emu.Inject(brelliumtest.OpDocumentCreate, brelliumtest.OK(), brelliumtest.Status(503, "UNAVAILABLE").Forever())
@@ -217,6 +248,9 @@ func TestUploadEndsWhenTheAPIDoesNotWork(t *testing.T) {
 		require.ErrorIs(t, results[5].Err, brellium.ErrServer)
 		assert.Equal(t, 6, emu.Count(brelliumtest.OpDocumentCreate), "one, and five attempts at the second")
 		assert.Contains(t, err.Error(), "2 of 6 files failed, 2 not started")
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d"} {
+			assert.Equal(t, err.Error(), fmt.Sprintf(verb, err))
+		}
 	})
 }
 

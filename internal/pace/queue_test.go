@@ -99,15 +99,17 @@ func TestMachineIsIdleOnceNobodyWaits(t *testing.T) {
 		require.ErrorAs(t, err, new(*TooLong))
 		require.Equal(t, 1, m.idle)
 
-		ctx, cancel := context.WithCancel(t.Context())
-		for range 2 {
+		for _, idle := range []int{1, 2} {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
 			go q.Acquire(ctx, Normal, false)
+			time.AfterFunc(time.Duration(idle)*time.Millisecond, cancel)
 		}
-		synctest.Wait()
-		require.Equal(t, 1, m.idle)
-		cancel()
-		synctest.Wait()
-		require.Equal(t, 2, m.idle)
+		for _, idle := range []int{1, 1, 2} {
+			synctest.Wait()
+			require.Equal(t, idle, m.idle)
+			time.Sleep(time.Millisecond)
+		}
 	})
 }
 
