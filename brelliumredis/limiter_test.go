@@ -929,6 +929,44 @@ func TestResultSaysWhenItsAttemptWasSent(t *testing.T) {
 	})
 }
 
+func TestResultsOfAFailedExchangeAreReportedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := newLimiter(LimiterOptions{})
+		require.NoError(t, err)
+		m := &measuring{breaking: breaking{model: new(model)}}
+		l.store = m
+		p, err := l.Acquire(t.Context())
+		require.NoError(t, err)
+		m.set(errors.New("gone"))
+		p.Done(allowed(50, 100))
+		settle(2 * time.Second)
+		require.True(t, l.Stats().Away)
+		require.Zero(t, m.ended)
+		m.set(nil)
+		take(t, l)
+		settle(time.Second)
+		require.Equal(t, 2.0, m.ended, "both attempts")
+	})
+}
+
+// A call that turns to the local share just as Redis is back turns back.
+func TestCallThatIsDivertedAsRedisIsBackTriesAgain(t *testing.T) {
+	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, _ *model) {
+		var w waiter
+		p, err := l.acquireLocal(t.Context(), &w)
+		require.Error(t, err)
+		require.Nil(t, p)
+		require.True(t, w.again)
+		require.Zero(t, l.Stats().Local)
+	})
+}
+
+func TestUselessWaitIsToldToTheScript(t *testing.T) {
+	for budget, want := range map[time.Duration]int64{-1: -1, -time.Hour: -1, 0: 0, time.Second: 1e6} {
+		require.Equal(t, want, (&request{budget: budget}).args()[6], budget)
+	}
+}
+
 func TestDoneTwiceCountsOnce(t *testing.T) {
 	inBubble(t, LimiterOptions{}, func(t *testing.T, l *Limiter, m *model) {
 		p, err := l.Acquire(context.Background())
