@@ -107,7 +107,7 @@ func TestMachineIsIdleOnceNobodyWaits(t *testing.T) {
 		}
 		for _, idle := range []int{1, 1, 2} {
 			synctest.Wait()
-			require.Equal(t, idle, m.idle)
+			q.locked(func(time.Duration) { require.Equal(t, idle, m.idle) })
 			time.Sleep(time.Millisecond)
 		}
 	})
