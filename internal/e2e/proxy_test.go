@@ -124,7 +124,10 @@ func TestWhatIsNoProxyIsNamedAsThePlace(t *testing.T) {
 	}{
 		{"connection failed", func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-"+marker+"\r\n") }},
 		{"connection closed before a response", func(net.Conn) {}},
-		{"connection closed before a response", func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n") }},
+		{"connection closed before a response", func(c net.Conn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")
+			_, _ = c.Read(make([]byte, 64<<10)) // what is not read makes the system reset the connection
+		}},
 		{"the attempt timed out", func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }},
 	} {
 		proxy := listen(t, func(conn net.Conn) {
