@@ -74,7 +74,8 @@ func (o *output) progress(text string, done, total int64, bytes bool) {
 		}
 		o.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(o.err), progressbar.OptionShowBytes(bytes),
 			progressbar.OptionSetWidth(24), progressbar.OptionClearOnFinish(),
-			progressbar.OptionSetElapsedTime(false), progressbar.OptionUseANSICodes(true))
+			progressbar.OptionSetElapsedTime(false), progressbar.OptionUseANSICodes(true),
+			progressbar.OptionSetSpinnerChangeInterval(0)) // it is drawn here only, and by no goroutine of its own
 		fallthrough
 	case o.errTTY:
 		o.bar.Describe(text)
