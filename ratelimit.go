@@ -105,7 +105,6 @@ type LimiterResult struct {
 //     no header reports the refill. If the real rate differs, the limiter behaves
 //     as if others were active: jobs take 1–2 % longer if it is lower, and a part
 //     of it is left unused if it is higher.
-//   - If a server reports a refill in large steps, shares differ.
 //   - A call that is rate limited for its whole total time fails: about one call
 //     a minute in each client, while another client keeps the bucket empty.
 //   - It is fair among processes, not among the goroutines or jobs of one.

@@ -157,6 +157,7 @@ type Limiter struct {
 	inFlight int   // permits of that epoch
 	unseen   int   // permits in flight that the record does not have
 	spent    int   // local attempts that the record does not have
+	others   bool  // other clients spent, by the last reply
 
 	ticket  bool  // this process has a ticket in Redis
 	place   place // as which it was drawn
@@ -166,7 +167,6 @@ type Limiter struct {
 	ahead   int
 	high    float64
 	held    time.Duration
-	others  bool // other clients spend
 
 	away          bool
 	retryAt       time.Time

@@ -683,19 +683,16 @@ func TestRateLimitedCallIsRetriedFirst(t *testing.T) {
 }
 
 // awayLimiter returns a limiter that has found Redis unavailable.
-func awayLimiter(t *testing.T) *Limiter {
-	l, err := newLimiter(LimiterOptions{})
-	require.NoError(t, err)
-	b := &breaking{model: new(model)}
-	l.store = b
-	b.set(errors.New("gone"))
+func awayLimiter(t *testing.T) (*Limiter, *measuring) {
+	l, m := measuredLimiter(t)
+	m.set(errors.New("gone"))
 	take(t, l)
-	return l
+	return l, m
 }
 
 func TestResumeEndsThePauseWhileRedisIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := awayLimiter(t)
+		l, _ := awayLimiter(t)
 		p, err := l.Acquire(t.Context())
 		require.NoError(t, err)
 		p.Done(brellium.LimiterResult{Refused: true, RetryAfter: 50 * time.Minute})
@@ -711,13 +708,10 @@ func TestResumeEndsThePauseWhileRedisIsUnavailable(t *testing.T) {
 // pauses all processes at once.
 func TestRateLimitOfALocalCallIsReportedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := awayLimiter(t)
+		l, m := awayLimiter(t)
 		p, err := l.Acquire(t.Context())
 		require.NoError(t, err)
-		m := &measuring{breaking: breaking{model: new(model)}}
-		l.mu.Lock()
-		l.store = m
-		l.mu.Unlock()
+		m.set(nil)
 		settle(2 * time.Second)
 		take(t, l)
 		settle(time.Minute)
@@ -734,7 +728,7 @@ func TestRateLimitOfALocalCallIsReportedAtOnce(t *testing.T) {
 
 func TestIdleProcessDoesNotAskAnUnavailableRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := awayLimiter(t)
+		l, _ := awayLimiter(t)
 		settle(2 * time.Second)
 		require.True(t, l.Stats().Away)
 		trips := l.Stats().RoundTrips
@@ -822,6 +816,15 @@ type measuring struct {
 	results [][]result
 }
 
+// measuredLimiter returns a limiter with such a store.
+func measuredLimiter(t *testing.T) (*Limiter, *measuring) {
+	l, err := newLimiter(LimiterOptions{})
+	require.NoError(t, err)
+	m := &measuring{breaking: breaking{model: new(model)}}
+	l.store = m
+	return l, m
+}
+
 func (m *measuring) exchange(ctx context.Context, q *request) (reply, error) {
 	m.mu.Lock()
 	m.results = append(m.results, slices.Clone(q.results))
@@ -831,11 +834,7 @@ func (m *measuring) exchange(ctx context.Context, q *request) (reply, error) {
 
 func TestResultsAreLimitedAndReportedInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := newLimiter(LimiterOptions{})
-		require.NoError(t, err)
-		m := &measuring{breaking: breaking{model: new(model), err: errors.New("gone")}}
-		l.store = m
-		take(t, l)
+		l, m := awayLimiter(t)
 		settle(time.Second)
 		m.set(nil)
 		l.mu.Lock()
@@ -912,10 +911,7 @@ func TestProcessThatIsOvertakenAsksLessOften(t *testing.T) {
 
 func TestResultSaysWhenItsAttemptWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := newLimiter(LimiterOptions{})
-		require.NoError(t, err)
-		m := &measuring{breaking: breaking{model: new(model)}}
-		l.store = m
+		l, m := measuredLimiter(t)
 		p, err := l.Acquire(t.Context())
 		require.NoError(t, err)
 		sent := time.Now()
@@ -931,10 +927,7 @@ func TestResultSaysWhenItsAttemptWasSent(t *testing.T) {
 
 func TestResultsOfAFailedExchangeAreReportedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := newLimiter(LimiterOptions{})
-		require.NoError(t, err)
-		m := &measuring{breaking: breaking{model: new(model)}}
-		l.store = m
+		l, m := measuredLimiter(t)
 		p, err := l.Acquire(t.Context())
 		require.NoError(t, err)
 		m.set(errors.New("gone"))

@@ -203,6 +203,7 @@ func (b *batch) test(m mutant, limit time.Duration) (by string, err error) {
 	if err != nil {
 		return "", err
 	}
+	own := testsIn(filepath.Join(root, filepath.FromSlash(strings.TrimSuffix(m.file, ".go")+"_test.go")))
 	for _, dir := range dirs {
 		binary := filepath.Join(b.dir, strings.ReplaceAll(dir[len(root):], "/", "_")+".test")
 		if _, err := os.Stat(binary); err != nil {
@@ -230,8 +231,8 @@ func (b *batch) test(m mutant, limit time.Duration) (by string, err error) {
 			return cmp.Or(string(regexp.MustCompile(`(?m)^(panic|fatal error): .*`).Find(out)), err.Error())
 		}
 		failed := ""
-		if names := testsIn(filepath.Join(root, strings.TrimSuffix(filepath.FromSlash(m.file), ".go")+"_test.go")); m.source != nil && names != "" && dir == dirs[0] {
-			failed = run("-test.run=^(" + names + ")$") // most likely to notice
+		if own != "" && dir == dirs[0] {
+			failed = run("-test.run=^(" + own + ")$") // most likely to notice
 		}
 		if failed == "" {
 			failed = run()
@@ -246,9 +247,9 @@ func (b *batch) test(m mutant, limit time.Duration) (by string, err error) {
 	return "", nil
 }
 
-// testsIn returns the names of the tests in a file, separated by bars.
+// testsIn returns the names of the tests in a file, separated by bars, if it exists.
 func testsIn(name string) string {
-	source, _ := os.ReadFile(name) // most files have one of their own
+	source, _ := os.ReadFile(name)
 	var names []string
 	for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(source, -1) {
 		names = append(names, string(m[1]))

@@ -17,7 +17,7 @@ const (
 // without it. They were chosen on the seeds 0 to 39.
 const (
 	probeEvery    = 250 * time.Millisecond // slower than the refill: after the first, no probe is rate limited (row 1)
-	probeSecond   = 150 * time.Millisecond // later for the second, since the bucket may have been empty (row 1)
+	probeSecond   = 150 * time.Millisecond // added before the second, as the first may have come to an empty bucket (row 1)
 	openAfter     = 4                      // probes without a reported limit before nothing is paced: one proves nothing (row 1)
 	openEvery     = time.Millisecond       // the pace then, which only a loop that does nothing but send notices
 	reserve       = 2.0                    // tokens left while alone, for the first requests of a newcomer (row 34)
